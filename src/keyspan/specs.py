@@ -1,0 +1,336 @@
+"""Frozen specs, their canonical JSON, and the identities made from it.
+
+A spec is a frozen dataclass that says what was chosen and nothing else. Its canonical JSON has sorted keys and one
+spelling of every number; its hash is an identity. Two ids (HOUSE: identity):
+
+    problem_id = hash(problem spec, replicate)
+    run_id     = hash(problem_id, instrument, recipe, stopping rule, arithmetic, judge version)
+
+A run is one member: one instance, one architecture, one training. What a user asks is a `Question`, a query over runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import Any, ClassVar, Self
+
+from keyspan.errors import BadInput, require
+
+JUDGE_VERSION = 1  # raised when the judge's numbers change; it is hashed into every run id
+ARITHMETICS = ("fp64", "fp32", "tf32", "bf16")
+
+_registry: dict[str, type[Spec]] = {}
+
+
+class Spec:
+    """Base of every spec: coerces and checks its fields, and turns into canonical JSON.
+
+    Subclasses are `@dataclass(frozen=True, kw_only=True)` with a `family` (the name in JSON) and a `version` (raised
+    when the meaning changes, hashed wherever the spec is used). A field added later carries
+    `metadata={"absent": old_value}` and is left out of the JSON at that value, so that old ids stay.
+    """
+
+    family: ClassVar[str]
+    version: ClassVar[int]
+
+    def __init_subclass__(cls, family: str, version: int, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.family, cls.version = family, version
+        _registry[family] = cls
+
+    def __post_init__(self) -> None:
+        for name, hint in _hints(type(self)).items():
+            object.__setattr__(self, name, _coerce(getattr(self, name), hint, f"{self.family}.{name}"))
+        self.check()
+
+    def check(self) -> None:
+        """Raise `BadInput` unless the fields make sense together."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The spec as JSON data, with its family and version."""
+        data: dict[str, Any] = {"family": self.family, "version": self.version}
+        for f in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, f.name)
+            if "absent" not in f.metadata or value != f.metadata["absent"]:
+                data[f.name] = _plain(value)
+        return data
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Read what `to_json` wrote (its module must have been imported)."""
+        spec = decode(data)
+        if not isinstance(spec, cls):
+            raise BadInput(f"The spec must be a {cls.__name__}, but got family={data.get('family')!r}.")
+        return spec
+
+
+@cache
+def _hints(cls: type[Spec]) -> dict[str, Any]:
+    hints = typing.get_type_hints(cls)
+    return {f.name: hints[f.name] for f in fields(cls)}  # type: ignore[arg-type]
+
+
+def _coerce(value: Any, hint: Any, where: str) -> Any:
+    """One spelling for every value: 2 becomes 2.0 where a float is meant, lists become tuples; NaN is refused."""
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin is types.UnionType or origin is typing.Union:
+        if value is None and type(None) in args:
+            return None
+        (inner,) = [a for a in args if a is not type(None)]
+        return _coerce(value, inner, where)
+    if origin is tuple:
+        if isinstance(value, str) or not isinstance(value, list | tuple):
+            raise BadInput(f"`{where}` must be a list, but got {value!r}.")
+        return tuple(_coerce(v, args[0], where) for v in value)
+    if hint is float:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise BadInput(f"`{where}` must be a number, but got {value!r}.")
+        if not math.isfinite(value):
+            raise BadInput(f"`{where}` must be finite, but got {value}. NaN and infinities have no identity.")
+        return float(value) + 0.0  # -0.0 and 0.0 are one number, so they get one spelling
+    if hint is int and isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(hint, type) and (not isinstance(value, hint) or (hint is int and isinstance(value, bool))):
+        raise BadInput(f"`{where}` must be {hint.__name__}, but got {value!r}.")
+    return value
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Spec):
+        return value.to_json()
+    if isinstance(value, tuple):
+        return [_plain(v) for v in value]
+    return value
+
+
+def decode(data: Any) -> Spec:
+    """JSON data -> spec, by its family. Unknown families, fields and versions are refused, never guessed."""
+    if not isinstance(data, Mapping) or "family" not in data:
+        raise BadInput(f"A spec must be an object with a `family`, but got {str(data)[:60]!r}.")
+    cls = _registry.get(str(data["family"]))
+    if cls is None:
+        raise BadInput(f"The family of a spec must be one of {sorted(_registry)}, but got {data['family']!r}.")
+    if data.get("version", cls.version) != cls.version:
+        raise BadInput(
+            f"`{cls.family}` must have version {cls.version}, but got {data['version']}. Use the keyspan that wrote it."
+        )
+    given = {k: v for k, v in data.items() if k not in ("family", "version")}
+    unknown = set(given) - {f.name for f in fields(cls)}  # type: ignore[arg-type]
+    if unknown:
+        raise BadInput(f"`{cls.family}` must have known fields only, but got {sorted(unknown)}.")
+    try:
+        return cls(**{k: _undo(v) for k, v in given.items()})
+    except TypeError as error:
+        raise BadInput(f"`{cls.family}` must have all its fields, but {error}.") from None
+
+
+def _undo(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return decode(value)
+    if isinstance(value, list):
+        return tuple(_undo(v) for v in value)
+    return value
+
+
+def canonical(data: Any) -> str:
+    """JSON with sorted keys, no spaces, shortest float spelling; NaN and infinities are refused."""
+    try:
+        return json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
+    except ValueError:
+        raise BadInput("A spec must hold finite numbers only, but got NaN or an infinity.") from None
+
+
+def digest(data: Any, prefix: str) -> str:
+    """Identity of JSON data: the prefix and 96 bits of SHA-256 over its canonical form."""
+    return prefix + hashlib.sha256(canonical(data).encode()).hexdigest()[:24]
+
+
+# ---------------------------------------------------------------------------------------------------- instruments
+
+
+@dataclass(frozen=True, kw_only=True)
+class Channel(Spec, family="channel", version=1):
+    """A key-query channel: `S_ij = max_k (x_i W_Q^k) . (x_j W_K^k)`, compared with one threshold.
+
+    heads: h    d_key: d_k    key_budget: D_K = h d_k (Adler's symbols)
+    """
+
+    heads: int
+    d_key: int
+
+    def check(self) -> None:
+        require(self.heads >= 1, "`heads >= 1`", self.heads, "Ask for at least one head.")
+        require(self.d_key >= 1, "`d_key >= 1`", self.d_key, "Give every head at least one key dimension.")
+
+    @property
+    def key_budget(self) -> int:
+        """D_K = h d_k."""
+        return self.heads * self.d_key
+
+    def with_budget(self, heads: int, budget: int) -> Channel:
+        """The channel with this many heads and this key budget."""
+        if budget % heads:
+            down, up = budget - budget % heads, budget - budget % heads + heads
+            nearest = f"{down} or {up}" if down else f"{up}"
+            raise BadInput(
+                f"`--heads` must divide `--key-budget`, but got heads={heads}, key-budget={budget}. "
+                f"Nearest budgets: {nearest}."
+            )
+        return Channel(heads=heads, d_key=budget // heads)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearUnit(Spec, family="linear-unit", version=1):
+    """A linear threshold unit `sign(x . w)`: the instrument whose capacity, 2d, is known exactly (Cover 1965)."""
+
+
+# ------------------------------------------------------------------------------------------------------------- runs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stopping(Spec, family="stopping", version=1):
+    """When a member may leave early: never for a reason that could change its verdict.
+
+    A member is looked at every `check_every` steps. It leaves when it holds the problem exactly with every decision
+    `slack` clear of its threshold (nothing can be better), or when it has diverged.
+    """
+
+    check_every: int = 50
+    retire_exact: bool = True
+    slack: float = 1e-3
+
+    def check(self) -> None:
+        require(self.check_every >= 1, "`check_every >= 1`", self.check_every, "Look at least once in a while.")
+        require(self.slack >= 0, "`slack >= 0`", self.slack, "Use a small positive number such as 0.001.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run(Spec, family="run", version=1):
+    """One member: one problem instance, one architecture, one training."""
+
+    problem: Spec
+    replicate: int
+    instrument: Spec
+    recipe: Spec
+    stopping: Stopping
+    arithmetic: str = "fp32"
+
+    def check(self) -> None:
+        require(self.replicate >= 0, "`seed >= 0`", self.replicate, "Seeds count from 0.")
+        require(
+            self.arithmetic in ARITHMETICS,
+            f"`arithmetic` in {'|'.join(ARITHMETICS)}",
+            repr(self.arithmetic),
+            "Choose one of these.",
+        )
+
+    @property
+    def problem_id(self) -> str:
+        """Identity of the instance: the graph, the embeddings, the labels, the order of the data."""
+        return digest({"problem": self.problem.to_json(), "replicate": self.replicate}, "p")
+
+    @property
+    def weights_id(self) -> str:
+        """What the initial weights draw from: the instance and the architecture, never the recipe or the device."""
+        return digest({"problem": self.problem_id, "instrument": self.instrument.to_json()}, "w")
+
+    @property
+    def run_id(self) -> str:
+        """Identity of the member."""
+        return digest(
+            {
+                "problem": self.problem_id,
+                "instrument": self.instrument.to_json(),
+                "recipe": self.recipe.to_json(),
+                "stopping": self.stopping.to_json(),
+                "arithmetic": self.arithmetic,
+                "judge": JUDGE_VERSION,
+            },
+            "r",
+        )
+
+
+# -------------------------------------------------------------------------------------------------------- questions
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arm(Spec, family="arm", version=1):
+    """One line of a search: the knob's admissible levels, ascending, and the bracket [low, high] to begin with.
+
+    For relations an arm is a number of heads and its levels are key budgets; for a load (examples) `heads` is None.
+    """
+
+    heads: int | None
+    levels: tuple[int, ...]
+    low: int
+    high: int
+
+    def check(self) -> None:
+        require(len(self.levels) > 0, "an arm has levels", "none", "Allow at least one.")
+        require(list(self.levels) == sorted(set(self.levels)), "levels ascend", self.levels[:5], "Sort them.")
+        require(
+            self.low in self.levels and self.high in self.levels and self.low <= self.high,
+            "`low <= high`, both levels",
+            f"low={self.low}, high={self.high}",
+            "Take the bracket from the levels.",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question(Spec, family="question", version=1):
+    """Where does a score cross its target? A query over runs, answered from records; never an identity of a run.
+
+    knob: `budget` (of the instrument; capacity is the smallest level that passes) or `load` (of the problem; capacity
+    is where passing ends).    criterion: `mean` of the score over the replicates reaches the target, or `all` / `any`
+    of them do.    pilot: how many replicates decide where to probe next, so that adding replicates to a question adds
+    only their own runs.
+    """
+
+    problem: Spec
+    instrument: Spec
+    recipe: Spec
+    stopping: Stopping
+    arithmetic: str
+    knob: str
+    arms: tuple[Arm, ...]
+    replicates: tuple[int, ...]
+    score: str
+    target: float
+    criterion: str = "mean"
+    pilot: int = 3
+    search: bool = True  # False: measure every level of every arm, look for nothing
+
+    def check(self) -> None:
+        require(self.knob in ("budget", "load"), "`knob` in budget|load", repr(self.knob), "Choose one.")
+        require(self.criterion in ("mean", "all", "any"), "`criterion` in mean|all|any", repr(self.criterion), "Choose.")
+        require(0 < self.target <= 1, "`0 < target <= 1`", self.target, "Scores are fractions.")
+        require(len(self.replicates) >= 1, "`seeds >= 1`", len(self.replicates), "Measure at least one seed.")
+        require(self.pilot >= 1, "`pilot >= 1`", self.pilot, "At least one replicate leads the search.")
+        require(len(self.arms) >= 1, "a question has an arm", 0, "Allow at least one number of heads.")
+
+    def run(self, arm: Arm, level: int, replicate: int) -> Run:
+        """The member at one point of the question."""
+        problem, instrument = self.problem, self.instrument
+        if self.knob == "budget":
+            instrument = instrument.with_budget(arm.heads, level)  # type: ignore[attr-defined]
+        else:
+            problem = problem.with_load(level)  # type: ignore[attr-defined]
+        return Run(
+            problem=problem,
+            replicate=replicate,
+            instrument=instrument,
+            recipe=self.recipe,
+            stopping=self.stopping,
+            arithmetic=self.arithmetic,
+        )
+
+    def runs(self, arm: Arm, level: int) -> Iterator[Run]:
+        """The members of one level, in the order of their replicates."""
+        return (self.run(arm, level, replicate) for replicate in self.replicates)

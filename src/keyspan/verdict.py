@@ -1,0 +1,75 @@
+"""What the judge says of one member. Plain data: no torch, no NumPy, JSON in and out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from keyspan.errors import BadInput
+
+
+class Status(StrEnum):
+    """How a measurement ended. Only `measured` carries numbers: a failure is never a number."""
+
+    MEASURED = "measured"
+    UNCONVERGED = "unconverged"
+    DIVERGED = "diverged"
+    OUT_OF_MEMORY = "out_of_memory"
+    TIMED_OUT = "timed_out"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """One member judged.
+
+    `scores` are the numbers a question may ask for by name (relations: `f1`, `f1_best`, `margin`, `threshold` ...;
+    dichotomies: `fitted`, `accuracy`, `margin`), `witness` the pairs or bounds that prove them, `exact` whether the
+    problem is held without a single error at the member's own threshold.
+    """
+
+    status: Status
+    exact: bool | None = None
+    scores: Mapping[str, float] = field(default_factory=dict)
+    witness: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "status", Status(self.status))
+        if self.status is Status.MEASURED:
+            if self.exact is None or not self.scores:
+                raise BadInput("A measured verdict must have scores and say whether it is exact, but got neither.")
+        elif self.exact is not None or self.scores:
+            raise BadInput(f"A verdict with status `{self.status}` must carry no number, but got {dict(self.scores)}.")
+        for name, value in self.scores.items():
+            if not math.isfinite(value):
+                raise BadInput(f"The score `{name}` must be finite, but got {value}.")
+
+    @property
+    def measured(self) -> bool:
+        """Whether there are numbers to read."""
+        return self.status is Status.MEASURED
+
+    def score(self, name: str) -> float:
+        """A score by name; `exact` counts as 0 or 1."""
+        if not self.measured:
+            raise BadInput(f"A score must come from a measured verdict, but this one is `{self.status}`.")
+        return float(bool(self.exact)) if name == "exact" else float(self.scores[name])
+
+    def to_json(self) -> dict[str, Any]:
+        """The verdict as JSON data; `from_json` reads it back."""
+        data: dict[str, Any] = {"status": str(self.status)}
+        if self.measured:
+            data |= {"exact": self.exact, "scores": dict(self.scores), "witness": dict(self.witness)}
+        return data
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Verdict:
+        """Read what `to_json` wrote."""
+        return cls(
+            status=Status(data["status"]),
+            exact=data.get("exact"),
+            scores=data.get("scores", {}),
+            witness=data.get("witness", {}),
+        )
