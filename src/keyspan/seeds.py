@@ -135,10 +135,14 @@ class Stream:
     def subsets(self, rows: int, n: int, size: int) -> Int:
         """For every row a uniform subset of 0..n-1, sorted. returns: (rows, size)"""
         require(0 <= size <= n, "`0 <= size <= n`", f"size={size}, n={n}", "Ask for a smaller subset.")
+        if size * size <= n:  # few enough that most draws have no repeat: draw again those that have one
+            out = np.sort(self.integers(n, rows * size).reshape(rows, size), axis=1)
+            while True:
+                again = np.flatnonzero((out[:, 1:] == out[:, :-1]).any(axis=1))
+                if again.size == 0:
+                    return out
+                out[again] = np.sort(self.integers(n, again.size * size).reshape(-1, size), axis=1)
         out = np.empty((rows, size), dtype=np.int64)
-        step = max(1, 2**22 // max(n, 1))  # a bounded table of keys at a time; the draws do not depend on it
-        for start in range(0, rows, step):
-            stop = min(start + step, rows)
-            keys = np.stack([self.words(n) for _ in range(stop - start)])
-            out[start:stop] = np.sort(np.argsort(keys, axis=1, kind="stable")[:, :size], axis=1)
+        for row in range(rows):  # one row of keys at a time keeps the memory at n words
+            out[row] = np.sort(np.argsort(self.words(n), kind="stable")[:size])
         return out

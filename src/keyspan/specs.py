@@ -18,7 +18,6 @@ import types
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
-from functools import cache
 from typing import Any, ClassVar, Self
 
 from keyspan.errors import BadInput, require
@@ -71,10 +70,14 @@ class Spec:
         return spec
 
 
-@cache
+_known_hints: dict[type[Spec], dict[str, Any]] = {}
+
+
 def _hints(cls: type[Spec]) -> dict[str, Any]:
-    hints = typing.get_type_hints(cls)
-    return {f.name: hints[f.name] for f in fields(cls)}  # type: ignore[arg-type]
+    if cls not in _known_hints:
+        hints = typing.get_type_hints(cls)
+        _known_hints[cls] = {f.name: hints[f.name] for f in fields(cls)}  # type: ignore[arg-type]
+    return _known_hints[cls]
 
 
 def _coerce(value: Any, hint: Any, where: str) -> Any:
@@ -290,7 +293,8 @@ class Question(Spec, family="question", version=1):
     knob: `budget` (of the instrument; capacity is the smallest level that passes) or `load` (of the problem; capacity
     is where passing ends).    criterion: `mean` of the score over the replicates reaches the target, or `all` / `any`
     of them do.    pilot: how many replicates decide where to probe next, so that adding replicates to a question adds
-    only their own runs.
+    only their own runs.    guard: levels measured on each side of a crossing    search: if false, every level of every
+    arm is measured and nothing is looked for
     """
 
     problem: Spec
@@ -305,13 +309,15 @@ class Question(Spec, family="question", version=1):
     target: float
     criterion: str = "mean"
     pilot: int = 3
-    search: bool = True  # False: measure every level of every arm, look for nothing
+    guard: int = 1
+    search: bool = True
 
     def check(self) -> None:
         require(self.knob in ("budget", "load"), "`knob` in budget|load", repr(self.knob), "Choose one.")
         require(self.criterion in ("mean", "all", "any"), "`criterion` in mean|all|any", repr(self.criterion), "Choose.")
         require(0 < self.target <= 1, "`0 < target <= 1`", self.target, "Scores are fractions.")
         require(len(self.replicates) >= 1, "`seeds >= 1`", len(self.replicates), "Measure at least one seed.")
+        require(self.guard >= 0, "`guard >= 0`", self.guard, "Use 0 for none.")
         require(self.pilot >= 1, "`pilot >= 1`", self.pilot, "At least one replicate leads the search.")
         require(len(self.arms) >= 1, "a question has an arm", 0, "Allow at least one number of heads.")
 

@@ -1,0 +1,1 @@
+"""The instrument: one definition (`reference`), several speeds."""

@@ -1,0 +1,233 @@
+"""Batched key-query channels in torch: many members, ragged in heads and d_key, held to `reference` in value and gradient.
+
+The score tensor (heads x items x items) never exists as a whole. Rows of it are made, used and dropped, a tile at a
+time, small enough to stay in a core's cache. Two choices come from timing: masks are written as floats (a boolean mask
+costs a conversion per pair), and small factors go on the left of a product, `(d_key x items) @ (items x items)`, which
+is several times faster than the transpose of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from keyspan.attention.instrument import ALIGN, Arrays, Params, dtype_of, next_power_of_two, round_up
+from keyspan.errors import BadInput
+from keyspan.problems import Batch
+from keyspan.problems.relations import Relations
+from keyspan.seeds import Stream
+from keyspan.specs import Channel, Run
+
+TILE_BYTES = {"cpu": 1 << 20, "cuda": 1 << 28}
+LOSSES = ("bce",)
+
+
+@dataclass(frozen=True)
+class ChannelBatch:
+    """What a bucket of channels looks at.
+
+    x: (members, items, d_model), zero rows and columns as padding    xt: its transpose    flat: (members, m'), edges as
+    source * items + target, ascending    sources: (members, m')    closed: (members, heads) -inf at padded heads
+    """
+
+    x: torch.Tensor
+    xt: torch.Tensor
+    flat: torch.Tensor
+    sources: torch.Tensor
+    closed: torch.Tensor | None
+
+
+class ChannelBucket:
+    """Channels of one shape, `heads` and `d_key` padded to powers of two.
+
+    Padded key and model dimensions are zeros in both W_Q and W_K, whose gradient stays zero; a padded head is left out of
+    the maximum. Weights are stored as (members, heads, d_key, d_model).
+    """
+
+    def __init__(self, runs: Sequence[Run], loss: str, init_scale: float, bias: float, device: torch.device) -> None:
+        problem = runs[0].problem
+        if not isinstance(problem, Relations):
+            raise BadInput(f"A channel must be given relations, but got {problem.family}. Use another instrument.")
+        if loss not in LOSSES:
+            raise BadInput(f"A channel's loss must be one of {'|'.join(LOSSES)}, but got {loss!r}. Change the recipe.")
+        channels = [self._channel(r) for r in runs]
+        self.heads = next_power_of_two(channels[0].heads)
+        self.d_key = next_power_of_two(channels[0].d_key)
+        self.d_model, self.true_items, self.edges = problem.d_model, problem.items, problem.edges
+        self.items, self.width = round_up(problem.items, ALIGN), round_up(problem.d_model, ALIGN)
+        self.dtype = dtype_of(runs[0].arithmetic, device)
+        self.device, self.init_scale, self.bias = device, init_scale, bias
+        row = self.heads * self.items * self.dtype.itemsize
+        budget = TILE_BYTES[device.type]
+        self.rows = min(self.items, max(ALIGN, budget // row // ALIGN * ALIGN))  # fixed by the member's own shape
+        self.block = max(1, budget // (row * self.items)) if self.rows == self.items else 1
+
+    @staticmethod
+    def _channel(run: Run) -> Channel:
+        assert isinstance(run.instrument, Channel)
+        return run.instrument
+
+    def init(self, runs: Sequence[Run]) -> Params:
+        """`W ~ N(0, init_scale / d_k)` entrywise, from each run's weights id; the bias where the recipe puts it."""
+        shape = (len(runs), self.heads, self.d_key, self.width)
+        query, key = np.zeros(shape), np.zeros(shape)
+        for member, run in enumerate(runs):
+            c = self._channel(run)
+            stream = Stream(run.weights_id, "weights")
+            w = stream.normal((2, c.heads, c.d_key, self.d_model)) * math.sqrt(self.init_scale / c.d_key)
+            query[member, : c.heads, : c.d_key, : self.d_model], key[member, : c.heads, : c.d_key, : self.d_model] = w
+        bias = np.full(len(runs), self.bias)
+        made = {"w_query": query, "w_key": key, "bias": bias}
+        return {k: torch.from_numpy(v).to(device=self.device, dtype=self.dtype) for k, v in made.items()}
+
+    def load(self, batch: Batch, runs: Sequence[Run]) -> ChannelBatch:
+        """Rows and edges on the device, padded."""
+        rows, edges = batch["embeddings"], batch["edges"]
+        x = np.zeros((len(runs), self.items, self.width))
+        x[:, : self.true_items, : self.d_model] = rows
+        flat = edges[..., 0] * self.items + edges[..., 1]
+        closed = np.zeros((len(runs), self.heads))
+        for member, run in enumerate(runs):
+            closed[member, self._channel(run).heads :] = -np.inf
+        xs = torch.from_numpy(x).to(device=self.device, dtype=self.dtype)
+        return ChannelBatch(
+            x=xs,
+            xt=xs.transpose(1, 2).contiguous(),
+            flat=torch.from_numpy(flat).to(self.device),
+            sources=torch.from_numpy(np.ascontiguousarray(edges[..., 0])).to(self.device),
+            closed=torch.from_numpy(closed).to(device=self.device, dtype=self.dtype) if closed.any() else None,
+        )
+
+    def select(self, batch: ChannelBatch, keep: torch.Tensor) -> ChannelBatch:
+        """The loaded batch of some members only."""
+        return ChannelBatch(
+            x=batch.x[keep],
+            xt=batch.xt[keep],
+            flat=batch.flat[keep],
+            sources=batch.sources[keep],
+            closed=None if batch.closed is None else batch.closed[keep],
+        )
+
+    # ------------------------------------------------------------------------------------------- the step
+
+    def value_and_grad(
+        self, params: Params, batch: ChannelBatch, *, value: bool = True
+    ) -> tuple[torch.Tensor | None, Params]:
+        """`reference.bce` and `reference.bce_grad` of every member. value: (members,)    gradients: as the parameters"""
+        members = len(batch.x)
+        q, k = self._project(params["w_query"], batch), self._project(params["w_key"], batch)
+        dq, dk = torch.empty_like(q), torch.zeros_like(k)
+        dbias, loss = torch.zeros_like(params["bias"]), torch.zeros_like(params["bias"])
+        for first in range(0, members, self.block):
+            here = slice(first, min(first + self.block, members))
+            for top in range(0, self.items, self.rows):
+                self._tile(params, batch, q, k, here, top, dq, dk, dbias, loss if value else None)
+        shape = params["w_query"].shape
+        grads = {
+            "w_query": torch.bmm(dq.flatten(1, 2), batch.x).view(shape),
+            "w_key": torch.bmm(dk.flatten(1, 2), batch.x).view(shape),
+            "bias": dbias,
+        }
+        return (loss if value else None), grads
+
+    def _project(self, w: torch.Tensor, batch: ChannelBatch) -> torch.Tensor:
+        """Queries or keys of all items. w: (members, heads, d_key, d_model)    returns: (members, heads, d_key, items)"""
+        return torch.bmm(w.flatten(1, 2), batch.xt).view(len(w), self.heads, self.d_key, self.items)
+
+    def _scores(
+        self, batch: ChannelBatch, q: torch.Tensor, k: torch.Tensor, here: slice, top: int
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Rows top.. of every head's scores and their maximum. returns: (block * heads, rows, items), (block, rows, items)"""
+        qs = q[here, :, :, top : top + self.rows].flatten(0, 1)
+        s = torch.bmm(qs.transpose(1, 2), k[here].flatten(0, 1))
+        by_head = s.view(-1, self.heads, *s.shape[1:])
+        if batch.closed is not None:
+            by_head += batch.closed[here, :, None, None]
+        return s, by_head.amax(1) if self.heads > 1 else by_head[:, 0]
+
+    def _edges(self, batch: ChannelBatch, here: slice, top: int, rows: int) -> torch.Tensor:
+        """Positions of the edges inside a tile. returns: (block, edges in the tile)"""
+        flat = batch.flat[here]
+        if rows == self.items:
+            return flat
+        inside = (batch.sources[here] >= top) & (batch.sources[here] < top + rows)  # one member at a time here
+        return flat[inside].view(len(flat), -1) - top * self.items
+
+    def _tile(
+        self,
+        params: Params,
+        batch: ChannelBatch,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        here: slice,
+        top: int,
+        dq: torch.Tensor,
+        dk: torch.Tensor,
+        dbias: torch.Tensor,
+        loss: torch.Tensor | None,
+    ) -> None:
+        """One tile of rows, of one block of members: its share of the loss and of the gradients."""
+        s, best = self._scores(batch, q, k, here, top)
+        rows = best.shape[1]
+        z = best + params["bias"][here, None, None]
+        edges = self._edges(batch, here, top, rows)
+        if loss is not None:
+            loss[here] += self._loss(z, edges, top)
+        g = torch.sigmoid(z).flatten(1)  # dL/dz of a non-edge, times m'
+        g.scatter_add_(1, edges, torch.full_like(edges, -1, dtype=g.dtype))  # and of an edge
+        g = self._drop_padding(g.view_as(z).mul_(1.0 / self.edges), top)
+        dbias[here] += g.sum(-1).sum(-1)
+        by_head = s.view(-1, self.heads, rows, self.items)
+        if self.heads > 1:  # route: a pair's gradient goes to the head that attains its maximum
+            torch.eq(by_head, best.unsqueeze(1), out=by_head)
+            by_head *= g.unsqueeze(1)
+        else:
+            by_head.copy_(g.unsqueeze(1))
+        qs, ks = q[here, :, :, top : top + rows].flatten(0, 1), k[here].flatten(0, 1)
+        dq[here, :, :, top : top + rows] = torch.bmm(ks, s.transpose(1, 2)).view(-1, self.heads, self.d_key, rows)
+        dk[here] += torch.bmm(qs, s).view(-1, self.heads, self.d_key, self.items)
+
+    def _drop_padding(self, t: torch.Tensor, top: int, fill: float = 0.0) -> torch.Tensor:
+        """Pairs with a padded item count for nothing. t: (block, rows, items)"""
+        if self.items > self.true_items:
+            t[:, :, self.true_items :] = fill
+            if top + t.shape[1] > self.true_items:
+                t[:, max(0, self.true_items - top) :] = fill
+        return t
+
+    def _loss(self, z: torch.Tensor, edges: torch.Tensor, top: int) -> torch.Tensor:
+        """softplus(z) over all pairs, less z over the edges (softplus(-z) = softplus(z) - z), over m'. returns: (block,)"""
+        each = self._drop_padding(torch.nn.functional.softplus(z), top)
+        return (each.sum(-1).sum(-1) - z.flatten(1).gather(1, edges).sum(-1)) / self.edges
+
+    # ------------------------------------------------------------------------------------- tests and answers
+
+    def clear(self, params: Params, batch: ChannelBatch, slack: float) -> torch.Tensor:
+        """Whether every edge scores above its threshold and every non-edge below, by `slack`. returns: (members,), bool"""
+        members = len(batch.x)
+        q, k = self._project(params["w_query"], batch), self._project(params["w_key"], batch)
+        ok = torch.ones(members, dtype=torch.bool, device=self.device)
+        for first in range(0, members, self.block):
+            here = slice(first, min(first + self.block, members))
+            for top in range(0, self.items, self.rows):
+                _, best = self._scores(batch, q, k, here, top)
+                z = best + params["bias"][here, None, None]
+                edges = self._edges(batch, here, top, best.shape[1])
+                flat = self._drop_padding(z, top, fill=-math.inf).flatten(1)
+                ok[here] &= (flat.gather(1, edges) > slack).all(1)
+                flat.scatter_(1, edges, -math.inf)
+                ok[here] &= flat.amax(1) < -slack
+        return ok
+
+    def answers(self, params: Params, member: int, run: Run) -> Arrays:
+        """One member's weights without padding. w_query, w_key: (heads, d_model, d_key)    bias: ()"""
+        c = self._channel(run)
+        out = {"bias": params["bias"][member].double().cpu().numpy()}
+        for name in ("w_query", "w_key"):
+            w = params[name][member, : c.heads, : c.d_key, : self.d_model].double().cpu().numpy()
+            out[name] = np.ascontiguousarray(w.transpose(0, 2, 1))
+        return out

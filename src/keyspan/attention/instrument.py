@@ -1,0 +1,72 @@
+"""The seam that the laboratory trains through: a bucket of members behind `init`, `value_and_grad` and `answers`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from keyspan.errors import BadInput
+from keyspan.problems import Batch
+from keyspan.specs import Run
+
+Params = dict[str, torch.Tensor]
+Arrays = Mapping[str, NDArray[np.float64]]
+
+# Every axis of a member's arrays that meets memory is padded to a multiple of this. A member's slot is then whole cache lines and whole vectors, so the
+# same instructions run over it wherever it stands in a batch; without it, matrix products differ in their last bit.
+ALIGN = 16
+
+DTYPES = {"fp64": torch.float64, "fp32": torch.float32}
+
+
+class Bucket(Protocol):
+    """Members of one padded shape, stacked along a leading axis.
+
+    What a member's bits are depends on its own spec alone: it is padded to sizes fixed by that spec, alone or in
+    company, and every operation treats the members' slots independently.
+    """
+
+    def init(self, runs: Sequence[Run]) -> Params:
+        """Initial weights, drawn from each run's weights id."""
+        ...
+
+    def load(self, batch: Batch, runs: Sequence[Run]) -> Any:
+        """Put what a problem's `batch` stacked on the device, padded."""
+        ...
+
+    def value_and_grad(self, params: Params, batch: Any, *, value: bool = True) -> tuple[torch.Tensor | None, Params]:
+        """Loss (members,) and gradient of every parameter; the loss only if it is wanted."""
+        ...
+
+    def clear(self, params: Params, batch: Any, slack: float) -> torch.Tensor:
+        """A cheap test: is every decision right and `slack` clear of its threshold? returns: (members,), bool"""
+        ...
+
+    def answers(self, params: Params, member: int, run: Run) -> Arrays:
+        """One member's weights without their padding, float64, for the judge."""
+        ...
+
+    def select(self, batch: Any, keep: torch.Tensor) -> Any:
+        """The loaded batch of some members only. keep: (kept,) indices"""
+        ...
+
+
+def dtype_of(arithmetic: str, device: torch.device) -> torch.dtype:
+    """The torch type that a spec's arithmetic is carried out in."""
+    if arithmetic not in DTYPES:
+        raise BadInput(f"`arithmetic` must be one of {'|'.join(DTYPES)} on {device.type}, but got {arithmetic}. Use fp32.")
+    return DTYPES[arithmetic]
+
+
+def next_power_of_two(n: int) -> int:
+    """1, 2, 4, 8 ... not below n."""
+    return 1 << (n - 1).bit_length()
+
+
+def round_up(n: int, step: int) -> int:
+    """The next multiple of `step`, not below n."""
+    return -(-n // step) * step

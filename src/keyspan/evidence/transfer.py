@@ -1,0 +1,231 @@
+"""Records out of a store and into one: JSONL (whole records) and CSV (flat columns, for spreadsheets).
+
+CSV columns, empty where a record has no such fact (a failure has no numbers):
+    run_id, problem_id, kind, status          identities, the family of the problem, how the measurement ended
+    exact                                     `true` or `false`
+    f1, f1_best, accuracy, margin, threshold  scores of the verdict
+    heads, d_key, key_budget                  the instrument; key_budget = heads * d_key
+    items, d_model, dimension, examples       sizes of the problem, wherever its spec holds them
+    replicate, recipe, arithmetic             the rest of the run; the recipe by its name, or else its family
+    steps, seconds, device, keyspan, created  the provenance
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO
+
+from keyspan import specs
+from keyspan.errors import BadInput
+from keyspan.evidence.record import Record
+from keyspan.evidence.store import Store
+
+SCORES = ("f1", "f1_best", "accuracy", "margin", "threshold")
+SIZES = ("items", "d_model", "dimension", "examples")
+FACTS = ("steps", "seconds", "device", "keyspan", "created")
+COLUMNS = (
+    *("run_id", "problem_id", "kind", "status", "exact"),
+    *SCORES,
+    *("heads", "d_key", "key_budget"),
+    *SIZES,
+    *("replicate", "recipe", "arithmetic"),
+    *FACTS,
+)
+
+
+class Imported(NamedTuple):
+    """added: records that are new here    known: that were here    torn: last lines cut off by a killed worker"""
+
+    added: int
+    known: int
+    torn: int
+
+
+# ---------------------------------------------------------------------------------------------------------------- out
+
+
+def export(records: Iterable[Record], path: str | Path) -> int:
+    """Write records to a `.jsonl` or `.csv` file, whole or not at all. returns: how many were written"""
+    target = Path(path).resolve()  # a link stays a link
+    write = _WRITERS.get(target.suffix.lower())
+    if write is None:
+        raise BadInput(f"An export must be one of {', '.join(_WRITERS)}, but got {str(path)!r}. Change its ending.")
+    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    try:
+        with partial.open("w", encoding="utf-8", newline="") as file:
+            count = write(records, file)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(target)
+    except OSError as error:
+        raise BadInput(f"An export must be a file one can write, but {str(path)!r}: {error.strerror}.") from error
+    finally:
+        with suppress(OSError):
+            partial.unlink()
+    return count
+
+
+def row(record: Record) -> dict[str, Any]:
+    """One record as the flat columns of a CSV file; None where it has no such fact."""
+    verdict, run = record.verdict, record.run
+    heads, d_key = _find(run["instrument"], "heads"), _find(run["instrument"], "d_key")
+    exact = None if verdict.exact is None else json.dumps(verdict.exact)
+    flat = {
+        "run_id": record.run_id,
+        "problem_id": record.problem_id,
+        "kind": record.kind,
+        "status": str(verdict.status),
+        "exact": exact,
+        "heads": heads,
+        "d_key": d_key,
+        "key_budget": None if heads is None or d_key is None else heads * d_key,
+        "replicate": run.get("replicate"),
+        "recipe": run["recipe"].get("name", run["recipe"].get("family")),
+        "arithmetic": run.get("arithmetic"),
+    }
+    flat |= {name: verdict.scores.get(name) for name in SCORES}
+    flat |= {name: _find(run["problem"], name) for name in SIZES}
+    flat |= {name: record.provenance.get(name) for name in FACTS}
+    return {name: flat[name] for name in COLUMNS}
+
+
+def _find(spec: Mapping[str, Any], name: str) -> Any:
+    """The field of this name in a spec, or in the specs inside it; None when there is none."""
+    if name in spec:
+        return spec[name]
+    inner = (_find(value, name) for value in spec.values() if isinstance(value, Mapping))
+    return next((value for value in inner if value is not None), None)
+
+
+def _write_jsonl(records: Iterable[Record], file: TextIO) -> int:
+    count = 0
+    for count, record in enumerate(records, 1):  # noqa: B007 - it is returned
+        file.write(record.to_line() + "\n")
+    return count
+
+
+def _write_csv(records: Iterable[Record], file: TextIO) -> int:
+    writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    count = 0
+    for count, record in enumerate(records, 1):  # noqa: B007 - it is returned
+        writer.writerow(row(record))
+    return count
+
+
+_WRITERS: dict[str, Callable[[Iterable[Record], TextIO], int]] = {".jsonl": _write_jsonl, ".csv": _write_csv}
+
+# ----------------------------------------------------------------------------------------------------------------- in
+
+
+def import_records(path: str | Path, store: Store) -> Imported:
+    """Bring records home: from a JSONL file, or from a folder as a worker leaves it (`members*.jsonl` are no records).
+
+    Every run is checked before anything is stored: it decodes, and its ids are those of its content. The families of
+    its specs must have been imported; a record with a family or version unknown here is kept unchecked. A last line
+    without its end was cut off by a kill: it is skipped and counted. Any other bad line refuses the whole import.
+    """
+    files = _files(Path(path))
+    torn = sum(_check(file) for file in files)
+    total = 0
+
+    def read() -> Iterator[Record]:
+        nonlocal total
+        for file in files:
+            for _, record in _lines(file):
+                if record is not None:
+                    total += 1
+                    yield record
+
+    added = store.put_all(read(), copies=True)
+    return Imported(added, total - added, torn)
+
+
+def _files(path: Path) -> list[Path]:
+    if path.is_dir():
+        found = sorted(f for f in path.glob("*.jsonl") if f.is_file() and not f.name.startswith("members"))
+        if not found:
+            raise BadInput(f"A folder to import must hold `*.jsonl` files, but {str(path)!r} has none. Name another.")
+        return found
+    if path.suffix.lower() != ".jsonl":
+        raise BadInput(f"An import must be a `.jsonl` file or a folder of them, but got {str(path)!r}. Name another.")
+    return [path]
+
+
+def _check(file: Path) -> int:
+    """Refuse a file with a bad record in it. returns: how many torn lines it has, 0 or 1"""
+    torn = 0
+    for number, record in _lines(file):
+        if record is None:
+            torn += 1
+            continue
+        try:
+            _check_record(record)
+        except BadInput as error:
+            raise BadInput(f"{file}:{number}: {error}") from error
+    return torn
+
+
+def _lines(file: Path) -> Iterator[tuple[int, Record | None]]:
+    """The records of a file with their line numbers; None for a torn last line."""
+    try:
+        with file.open("rb") as lines:
+            for number, line in enumerate(lines, 1):
+                if line.strip():
+                    yield number, _record(line, f"{file}:{number}")
+    except OSError as error:
+        raise BadInput(f"An import must be a file one can read, but {str(file)!r}: {error.strerror}.") from error
+
+
+def _record(line: bytes, place: str) -> Record | None:
+    try:
+        data = json.loads(line)
+    except ValueError as error:
+        if line.startswith(b"{") and not line.endswith(b"\n"):
+            return None  # torn: what is whole ends with a newline, or is at least JSON
+        raise BadInput(f"{place}: A line of records must be JSON, but got {line[:60]!r}.") from error
+    try:
+        return Record.from_json(data)
+    except BadInput as error:
+        raise BadInput(f"{place}: {error}") from error
+
+
+def _check_record(record: Record) -> None:
+    record.to_line()  # refuses NaN, which Python's reader lets through
+    parts = [record.run.get(name) for name in ("problem", "instrument", "recipe")]
+    if not all(isinstance(part, Mapping) and "family" in part for part in parts):
+        raise BadInput(f"A record must hold a run of a problem, an instrument and a recipe, but got {parts!r:.60}.")
+    if not all(_is_known(name, version) for name, version in _families(record.run)):
+        return
+    run = specs.Run.from_json(record.run)
+    for name, value, due in (
+        ("run_id", record.run_id, run.run_id),
+        ("problem_id", record.problem_id, run.problem_id),
+    ):
+        if value != due:
+            raise BadInput(
+                f"The `{name}` of a record must be that of its run, {due}, but got {value!r}. "
+                "The record was changed, or written by another keyspan: use that one."
+            )
+
+
+def _is_known(family: str, version: Any) -> bool:
+    cls = specs._registry.get(family)
+    return cls is not None and version in (None, cls.version)
+
+
+def _families(data: Any) -> Iterator[tuple[str, Any]]:
+    """The (family, version) of every spec inside JSON data."""
+    if isinstance(data, Mapping):
+        if "family" in data:
+            yield str(data["family"]), data.get("version")
+        for value in data.values():
+            yield from _families(value)
+    elif isinstance(data, list):
+        for value in data:
+            yield from _families(value)

@@ -1,0 +1,206 @@
+"""Batched optimisers: one update for all members at once, no loop over steps (the fleet has that).
+
+Every parameter and every piece of state has a leading member axis, and no operation mixes members.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+import torch
+
+from keyspan.errors import BadInput
+from keyspan.lab.recipes import Adam, Lbfgs
+from keyspan.specs import Spec
+
+Params = dict[str, torch.Tensor]
+State = dict[str, torch.Tensor]
+
+
+class Optimizer(Protocol):
+    """One phase of a recipe, carried out."""
+
+    wants_value: bool
+    steps: int
+
+    def start(self, params: Params) -> State: ...
+    def step(self, params: Params, value: torch.Tensor | None, grads: Params, state: State, step: int) -> None:
+        """Update `params` and `state` in place. step: how many updates came before this one"""
+        ...
+
+    def finished(self, state: State) -> torch.Tensor | None:
+        """Members that have nothing left to do before the last step. returns: (members,), bool, or None"""
+        ...
+
+    def final(self, params: Params, state: State) -> Params:
+        """The parameters to judge (a line search may be between two points)."""
+        ...
+
+
+def make_optimizer(phase: Spec) -> Optimizer:
+    """The optimiser of a phase."""
+    if isinstance(phase, Adam):
+        return AdamOptimizer(phase)
+    if isinstance(phase, Lbfgs):
+        return LbfgsOptimizer(phase)
+    raise BadInput(f"A phase must be one of adam|lbfgs, but got {phase.family}. Change the recipe.")
+
+
+def one_cycle(phase: Adam, step: int) -> float:
+    """Learning rate: peak/25 -> peak along a cosine over the warm-up, then peak -> 0 along a cosine."""
+    rise = phase.warmup * phase.steps
+    if step < rise:
+        low = phase.peak / 25
+        return low + (phase.peak - low) * (1 - math.cos(math.pi * step / rise)) / 2
+    return phase.peak * (1 + math.cos(math.pi * (step - rise) / (phase.steps - rise))) / 2
+
+
+class AdamOptimizer:
+    """Adam (Kingma and Ba 2015), bias-corrected, with the phase's one-cycle learning rate."""
+
+    wants_value = False
+
+    def __init__(self, phase: Adam) -> None:
+        self.phase, self.steps = phase, phase.steps
+
+    def start(self, params: Params) -> State:
+        """Moments at zero."""
+        return {f"{m}.{k}": torch.zeros_like(v) for k, v in params.items() for m in ("first", "second")}
+
+    def step(self, params: Params, value: torch.Tensor | None, grads: Params, state: State, step: int) -> None:
+        """One update."""
+        p = self.phase
+        root = math.sqrt(1 - p.beta2 ** (step + 1))
+        rate = one_cycle(p, step) * root / (1 - p.beta1 ** (step + 1))
+        for name, w in params.items():
+            g, first, second = grads[name], state[f"first.{name}"], state[f"second.{name}"]
+            first.mul_(p.beta1).add_(g, alpha=1 - p.beta1)
+            second.mul_(p.beta2).addcmul_(g, g, value=1 - p.beta2)
+            w.addcdiv_(first, second.sqrt().add_(p.epsilon * root), value=-rate)
+
+    def finished(self, state: State) -> torch.Tensor | None:
+        """Adam goes on to its last step."""
+        return None
+
+    def final(self, params: Params, state: State) -> Params:
+        """Where it stands."""
+        return params
+
+
+class LbfgsOptimizer:
+    """L-BFGS (Liu and Nocedal 1989) as a state machine: each step is given one evaluation, at the trial point.
+
+    A trial that decreases the loss enough is accepted: the pair (s, y) enters the memory and a new direction is made by
+    the two-loop recursion. Any other is shortened. Members accept and shorten independently of each other.
+    """
+
+    wants_value = True
+    _armijo = 1e-4
+
+    def __init__(self, phase: Lbfgs) -> None:
+        self.phase, self.steps = phase, phase.steps
+
+    def start(self, params: Params) -> State:
+        """No point accepted yet, no memory."""
+        w = self._flat(params)
+        members, size = w.shape
+        pairs = w.new_zeros((members, self.phase.memory, size))
+        scalar = w.new_zeros(members)
+        return {
+            "x": w.clone(),
+            "g": torch.zeros_like(w),
+            "p": torch.zeros_like(w),
+            "s": pairs,
+            "y": pairs.clone(),
+            "rho": w.new_zeros((members, self.phase.memory)),
+            "f": scalar + math.inf,
+            "alpha": scalar + 1.0,
+            "scale": scalar + 1.0,
+            "first": scalar.clone(),
+            "stuck": scalar.clone(),
+        }
+
+    @staticmethod
+    def _flat(tree: Params) -> torch.Tensor:
+        return torch.cat([tree[k].flatten(1) for k in sorted(tree)], dim=1)
+
+    @staticmethod
+    def _unflatten(flat: torch.Tensor, like: Params) -> None:
+        start = 0
+        for k in sorted(like):
+            size = like[k][0].numel()
+            like[k].copy_(flat[:, start : start + size].view_as(like[k]))
+            start += size
+
+    def step(self, params: Params, value: torch.Tensor | None, grads: Params, state: State, step: int) -> None:
+        """Accept or shorten, then set the next trial point."""
+        assert value is not None
+        x_new, g_new = self._flat(params), self._flat(grads)
+        slope = (state["g"] * state["p"]).sum(1)
+        if step == 0:
+            accept = torch.ones_like(value, dtype=torch.bool)
+            state["first"].copy_(g_new.norm(dim=1))
+        else:
+            accept = value <= state["f"] + self._armijo * state["alpha"] * slope
+            self._remember(state, accept, x_new - state["x"], g_new - state["g"])
+        yes = accept.unsqueeze(1)
+        gain = torch.where(accept, state["f"] - value, torch.full_like(value, math.inf))
+        small = accept & (gain <= 1e-15 * value.abs()) if step else torch.zeros_like(accept)
+        state["stuck"].copy_(torch.where(small, state["stuck"] + 1, torch.where(accept, 0.0, state["stuck"])))
+        # Shorten by the minimum of the parabola through the two values and the slope, kept within [0.1, 0.5].
+        bend = value - state["f"] - state["alpha"] * slope
+        shrink = (-0.5 * slope * state["alpha"] / bend).nan_to_num(nan=0.1, posinf=0.5, neginf=0.1).clamp(0.1, 0.5)
+        alpha_no = state["alpha"] * shrink
+        for name, new in (("x", x_new), ("g", g_new)):
+            state[name].copy_(torch.where(yes, new, state[name]))
+        state["f"].copy_(torch.where(accept, value, state["f"]))
+        direction = self._direction(state)
+        downhill = (direction * state["g"]).sum(1, keepdim=True) < 0
+        direction = torch.where(downhill, direction, -state["g"])
+        fresh = 1.0 if step else 1.0 / state["g"].norm(dim=1).clamp(min=1e-300)
+        state["p"].copy_(torch.where(yes, direction, state["p"]))
+        state["alpha"].copy_(torch.where(accept, torch.ones_like(value) * fresh, alpha_no))
+        self._unflatten(state["x"] + state["alpha"].unsqueeze(1) * state["p"], params)
+
+    @staticmethod
+    def _remember(state: State, accept: torch.Tensor, s: torch.Tensor, y: torch.Tensor) -> None:
+        """Push a pair with positive curvature; the oldest one falls out."""
+        sy, yy = (s * y).sum(1), (y * y).sum(1)
+        keep = accept & (sy > 1e-14 * yy.sqrt() * s.norm(dim=1))
+        k = keep[:, None, None]
+        for name, new in (("s", s), ("y", y)):
+            rolled = torch.cat([state[name][:, 1:], new.unsqueeze(1)], dim=1)
+            state[name].copy_(torch.where(k, rolled, state[name]))
+        rho = torch.cat([state["rho"][:, 1:], (1.0 / sy).unsqueeze(1)], dim=1)
+        state["rho"].copy_(torch.where(keep[:, None], rho, state["rho"]))
+        state["scale"].copy_(torch.where(keep, sy / yy, state["scale"]))
+
+    @staticmethod
+    def _direction(state: State) -> torch.Tensor:
+        """Two-loop recursion: -H g. A slot that is empty has rho = 0 and changes nothing. returns: (members, size)"""
+        q = state["g"].clone()
+        memory = state["rho"].shape[1]
+        a = []
+        for i in range(memory - 1, -1, -1):
+            ai = state["rho"][:, i] * (state["s"][:, i] * q).sum(1)
+            q -= ai.unsqueeze(1) * state["y"][:, i]
+            a.append(ai)
+        q *= state["scale"].unsqueeze(1)
+        for i, ai in zip(range(memory), reversed(a), strict=True):
+            b = state["rho"][:, i] * (state["y"][:, i] * q).sum(1)
+            q += (ai - b).unsqueeze(1) * state["s"][:, i]
+        return -q
+
+    def finished(self, state: State) -> torch.Tensor | None:
+        """Flat enough, or no step makes progress any more."""
+        flat = state["g"].norm(dim=1) <= self.phase.tolerance * state["first"]
+        return flat | (state["stuck"] >= 20) | (state["alpha"] < 1e-20)
+
+    def final(self, params: Params, state: State) -> Params:
+        """The accepted point, unless no point was accepted yet."""
+        if not bool(state["f"].isfinite().any()):
+            return params
+        out = {k: v.clone() for k, v in params.items()}
+        self._unflatten(state["x"], out)
+        return out

@@ -1,0 +1,77 @@
+"""Recipes as data: loss, initial scale, phases. Named and versioned; a run id changes when its recipe does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from keyspan.errors import require
+from keyspan.specs import Spec, Stopping
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adam(Spec, family="adam", version=1):
+    """Adam under a one-cycle learning rate: up over the first `warmup` of the steps, then down, both along a cosine."""
+
+    steps: int
+    peak: float
+    warmup: float = 0.1
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+
+    def check(self) -> None:
+        require(self.steps >= 1, "`steps >= 1`", self.steps, "Take at least one step.")
+        require(self.peak > 0, "`peak > 0`", self.peak, "Try 0.06.")
+        require(0 <= self.warmup < 1, "`0 <= warmup < 1`", self.warmup, "Try 0.1.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lbfgs(Spec, family="lbfgs", version=1):
+    """L-BFGS with a backtracking line search; a step is one evaluation. Ends when |gradient| <= tolerance * |first|."""
+
+    steps: int
+    memory: int = 20
+    tolerance: float = 1e-12
+
+    def check(self) -> None:
+        require(self.steps >= 1, "`steps >= 1`", self.steps, "Take at least one step.")
+        require(self.memory >= 1, "`memory >= 1`", self.memory, "Remember at least one pair.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe(Spec, family="recipe", version=1):
+    """How a member is trained.
+
+    loss: a name its instrument knows    init_scale: multiplies the variance of the initial weights, 1/d_k
+    bias: where the learned threshold starts (tau = -bias)    phases: one after another
+    certify: the judge must prove a failure to fit, else the member is `unconverged`, not measured
+    """
+
+    name: str
+    revision: int
+    loss: str
+    phases: tuple[Spec, ...]
+    init_scale: float = 1.0
+    bias: float = 0.0
+    certify: bool = False
+
+    @property
+    def steps(self) -> int:
+        """Most steps that a member takes."""
+        return sum(int(getattr(p, "steps", 0)) for p in self.phases)
+
+
+def gradient(steps: int = 2000, peak: float = 0.06) -> Recipe:
+    """The paper's kind of training (papers/adler.md): binary cross-entropy, Adam, one cycle, a learned threshold."""
+    phase = Adam(steps=steps, peak=peak)
+    return Recipe(name="gradient", revision=1, loss="bce", phases=(phase,), init_scale=1.0, bias=-3.0)
+
+
+def separator() -> Recipe:
+    """Finds a separating plane, or the proof that there is none: squared hinge, L-BFGS, float64."""
+    phase = Lbfgs(steps=6000, memory=40)
+    return Recipe(name="separator", revision=1, loss="squared-hinge", phases=(phase,), init_scale=1.0, certify=True)
+
+
+DEFAULT_STOPPING = Stopping()
+SEPARATOR_STOPPING = Stopping(check_every=10, slack=1e-10)

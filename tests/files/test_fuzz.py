@@ -1,0 +1,129 @@
+"""Whatever bytes a file holds, a reader reads them or raises `BadInput`, in little memory."""
+
+import io
+import tracemalloc
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from keyspan.errors import BadInput
+from keyspan.files import npy, safetensors
+from keyspan.files.arrays import read_array
+from keyspan.files.contents import Contents
+from keyspan.files.graphs import read_graph
+from keyspan.files.weights import read_weights
+
+SHA = "0" * 64
+ROOM = 8 * 2**20  # bytes a reader may take for a file below one kilobyte or two
+
+
+def read_every_tensor(path: Path) -> None:
+    header = safetensors.read_header(path)
+    for name in header.tensors:
+        safetensors.read_tensor(path, name)
+
+
+READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "csv": ("g.csv", read_graph),
+    "txt": ("g.txt", read_graph),
+    "csr": ("g.npz", read_graph),
+    "coo": ("g.npz", read_graph),
+    "npy": ("x.npy", read_array),
+    "any-npy": ("x.npy", npy.read),
+    "rows": ("x.safetensors", read_array),
+    "tensors": ("x.safetensors", read_every_tensor),
+    "weights": ("w.safetensors", read_weights),
+    "contents": (f"{SHA}.npy", lambda path: Contents(path.parent).get(SHA)),
+}
+
+
+@cache
+def good(kind: str) -> bytes:
+    """A file that the reader accepts (but for its hash), to be damaged."""
+    buffer = io.BytesIO()
+    if kind in ("csv", "txt"):
+        return b"\xef\xbb\xbfsource,target\n# x\n0,1\n2,3\n10,2147483647\n"
+    if kind == "csr":
+        parts = {"data": np.ones(3), "indices": np.array([1, 4, 2]), "indptr": np.array([0, 2, 2, 3, 3, 3])}
+        np.savez(buffer, format=b"csr", shape=[5, 5], **parts)  # type: ignore[arg-type]
+    elif kind == "coo":
+        entries = {"data": np.ones(3), "row": np.array([0, 0, 2]), "col": np.array([1, 4, 2])}
+        np.savez_compressed(buffer, format=b"coo", shape=[5, 5], **entries)  # type: ignore[arg-type]
+    elif kind in ("npy", "any-npy", "contents"):
+        np.save(buffer, np.arange(15, dtype=np.float32).reshape(3, 5))
+    else:
+        from safetensors.numpy import save
+
+        w = np.arange(30.0).reshape(2, 5, 3)
+        tensors = {"w_query": w, "w_key": w, "bias": np.array(0.5), "edges": np.array([[0, 1]])}
+        return save(tensors | {"embeddings": np.ones((7, 5), dtype=np.float16)}, {"spec": "{}"})
+    return buffer.getvalue()
+
+
+@st.composite
+def damaged(draw: st.DrawFn, whole: bytes) -> bytes:
+    """The file with some bytes changed, a piece taken out, put in or repeated, or its end cut."""
+    data = bytearray(whole)
+    for _ in range(draw(st.integers(1, 4))):
+        at = draw(st.integers(0, max(0, len(data) - 1)))
+        length = draw(st.integers(1, 16))
+        match draw(st.sampled_from(["change", "change", "digit", "cut", "insert", "repeat", "end"])):
+            case "change":
+                data[at : at + length] = draw(st.binary(min_size=length, max_size=length))
+            case "digit":
+                data[at : at + 1] = draw(
+                    st.sampled_from([b"9", b"0", b"-", b"99999", b".", b"[", b'"', b"\xff", b"\n"])
+                )
+            case "cut":
+                del data[at : at + length]
+            case "insert":
+                data[at:at] = draw(st.binary(min_size=length, max_size=length))
+            case "repeat":
+                data[at:at] = data[at : at + length]
+            case _:
+                del data[at:]
+    return bytes(data)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("fuzz")
+
+
+@pytest.mark.parametrize("kind", READERS)
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_no_bytes_raise_anything_but_bad_input(folder: Path, kind: str, data: st.DataObject) -> None:
+    name, read = READERS[kind]
+    path = folder / name
+    path.write_bytes(data.draw(st.one_of(damaged(good(kind)), damaged(good(kind)), st.binary(max_size=200))))
+    tracemalloc.start()
+    try:
+        with suppress(BadInput):
+            read(path)
+    except BaseException:
+        tracemalloc.stop()
+        raise
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < ROOM
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_the_undamaged_file_is_read(tmp_path: Path, kind: str) -> None:
+    name, read = READERS[kind]
+    path = tmp_path / name
+    path.write_bytes(good(kind))
+    if kind == "contents":
+        with pytest.raises(BadInput, match="must match its name"):
+            read(path)
+    elif kind == "rows":
+        assert read_array(f"{path}#embeddings").shape == (7, 5)
+    else:
+        read(path)
