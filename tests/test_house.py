@@ -227,9 +227,7 @@ def test_modules_stay_rooms() -> None:
 
 # --- the pinned environment ----------------------------------------------------------------------------------------
 
-NOT_PINNED = re.compile(
-    r"keyspan|pip|setuptools|wheel|colorama|triton|nvidia-.*|cuda-.*"
-)  # ours, pip's, or a platform's
+NOT_PINNED = re.compile(r"keyspan|pip|setuptools|wheel|colorama|triton|nvidia-.*|cuda-.*")  # ours, pip's, or a platform's
 
 
 def normalized(name: str) -> str:
@@ -248,12 +246,8 @@ def test_constraints_pin_the_environment() -> None:
     assert pinned["torch"] == "2.13.0"
     if Path(sys.prefix).resolve() != ROOT / ".venv":
         return  # another environment than make's: its versions are its own affair
-    installed = {
-        normalized(d.metadata["Name"]): d.version.partition("+")[0] for d in importlib.metadata.distributions()
-    }
+    installed = {normalized(d.metadata["Name"]): d.version.partition("+")[0] for d in importlib.metadata.distributions()}
     unpinned = {
-        name: version
-        for name, version in installed.items()
-        if not NOT_PINNED.fullmatch(name) and pinned.get(name) != version
+        name: version for name, version in installed.items() if not NOT_PINNED.fullmatch(name) and pinned.get(name) != version
     }
     assert unpinned == {}

@@ -1,3 +1,58 @@
-"""keyspan: a capacity laboratory for self-attention."""
+"""keyspan: a capacity laboratory for self-attention.
+
+    import keyspan
+    with keyspan.open_store("sqlite:///lab.db") as store:
+        cell = keyspan.Relations(items=128, d_model=32, graph=keyspan.graphs.permutation())
+        print(keyspan.measure(cell, store=store).to_dict()["key_budget"])
+
+Nothing is computed on import, and torch is not imported: names are looked up when they are used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+_WHERE = {
+    "Dichotomies": "keyspan.problems.dichotomies",
+    "KeyspanError": "keyspan.errors",
+    "Record": "keyspan.evidence.record",
+    "Relations": "keyspan.problems.relations",
+    "Verdict": "keyspan.verdict",
+    "calibrate": "keyspan.runners.measure",
+    "certify": "keyspan.advice.certify",
+    "design": "keyspan.advice.design",
+    "measure": "keyspan.runners.measure",
+    "open_store": "keyspan.evidence.store",
+}
+_MODULES = {"embeddings": "keyspan.problems.embeddings", "graphs": "keyspan.problems.graphs"}
+
+__all__ = ["__version__", *_WHERE, *_MODULES]
+
+if TYPE_CHECKING:
+    from keyspan.advice.certify import certify as certify
+    from keyspan.advice.design import design as design
+    from keyspan.errors import KeyspanError as KeyspanError
+    from keyspan.evidence.record import Record as Record
+    from keyspan.evidence.store import open_store as open_store
+    from keyspan.problems import embeddings as embeddings
+    from keyspan.problems import graphs as graphs
+    from keyspan.problems.dichotomies import Dichotomies as Dichotomies
+    from keyspan.problems.relations import Relations as Relations
+    from keyspan.runners.measure import calibrate as calibrate
+    from keyspan.runners.measure import measure as measure
+    from keyspan.verdict import Verdict as Verdict
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(_MODULES[name])
+    if name in _WHERE:
+        return getattr(importlib.import_module(_WHERE[name]), name)
+    raise AttributeError(f"module 'keyspan' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -183,8 +183,7 @@ class Channel(Spec, family="channel", version=1):
             down, up = budget - budget % heads, budget - budget % heads + heads
             nearest = f"{down} or {up}" if down else f"{up}"
             raise BadInput(
-                f"`--heads` must divide `--key-budget`, but got heads={heads}, key-budget={budget}. "
-                f"Nearest budgets: {nearest}."
+                f"`--heads` must divide `--key-budget`, but got heads={heads}, key-budget={budget}. Nearest budgets: {nearest}."
             )
         return Channel(heads=heads, d_key=budget // heads)
 
@@ -314,7 +313,7 @@ class Question(Spec, family="question", version=1):
 
     def check(self) -> None:
         require(self.knob in ("budget", "load"), "`knob` in budget|load", repr(self.knob), "Choose one.")
-        require(self.criterion in ("mean", "all", "any"), "`criterion` in mean|all|any", repr(self.criterion), "Choose.")
+        require(self.criterion in ("mean", "all", "any"), "`criterion` in mean|all|any", repr(self.criterion), "Pick.")
         require(0 < self.target <= 1, "`0 < target <= 1`", self.target, "Scores are fractions.")
         require(len(self.replicates) >= 1, "`seeds >= 1`", len(self.replicates), "Measure at least one seed.")
         require(self.guard >= 0, "`guard >= 0`", self.guard, "Use 0 for none.")

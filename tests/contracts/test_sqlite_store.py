@@ -329,9 +329,7 @@ def test_the_file_itself_is_append_only(path: Path, change: str) -> None:
 
 def test_it_waits_safely(path: Path) -> None:
     with open_store(f"sqlite:///{path}") as store, store._transaction() as connection:
-        asked = {
-            name: connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in ("journal_mode", "synchronous")
-        }
+        asked = {name: connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in ("journal_mode", "synchronous")}
         assert asked == {"journal_mode": "wal", "synchronous": 2}
         assert connection.exec_driver_sql("PRAGMA busy_timeout").scalar() == 30_000
 

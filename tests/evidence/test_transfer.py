@@ -30,23 +30,24 @@ class Vectors(Spec, family="test-transfer-vectors", version=1):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task(Spec, family="test-transfer-task", version=2):
-    """A problem of this module, with a spec inside, as real ones have."""
-
-    items: int
-    vectors: Vectors
-
-
-@dataclass(frozen=True, kw_only=True)
 class Method(Spec, family="test-transfer-method", version=1):
-    """A recipe of this module."""
+    """A recipe, or another thing with a name."""
 
     name: str = "gradient"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Task(Spec, family="test-transfer-task", version=2):
+    """A problem of this module, with a spec inside, as real ones have."""
+
+    items: int
+    embeddings: Vectors
+    graph: Method = Method(name="permutation")
+
+
 def a_record(replicate: int, *, f1: float = 2 / 3, status: Status = Status.MEASURED, **changes: Any) -> Record:
     chosen: dict[str, Any] = {
-        "problem": Task(items=13, vectors=Vectors(d_model=7)),
+        "problem": Task(items=13, embeddings=Vectors(d_model=7)),
         "replicate": replicate,
         "instrument": Channel(heads=3, d_key=5),
         "recipe": Method(),
@@ -100,6 +101,9 @@ def test_csv_holds_flat_columns(tmp_path: Path) -> None:
         "exact": "false",
         "f1": "0.6666666666666666",  # reads back as the same float
         "f1_best": "",
+        "precision": "",
+        "recall": "",
+        "fitted": "",
         "accuracy": "",
         "margin": "-1e-07",
         "threshold": "3.0",
@@ -110,8 +114,10 @@ def test_csv_holds_flat_columns(tmp_path: Path) -> None:
         "d_model": "7",
         "dimension": "",
         "examples": "",
-        "replicate": "0",
+        "graph": "permutation",
+        "embeddings": "test-transfer-vectors",
         "recipe": "gradient",
+        "replicate": "0",
         "arithmetic": "fp32",
         "steps": "2000",
         "seconds": "1.5",
@@ -258,9 +264,7 @@ def test_one_bad_line_refuses_the_whole_import(store: Store, tmp_path: Path, bad
         ("problem", {"version": 3}),
     ],
 )
-def test_what_cannot_be_decoded_here_is_kept_as_it_is(
-    store: Store, tmp_path: Path, part: str, change: dict[str, Any]
-) -> None:
+def test_what_cannot_be_decoded_here_is_kept_as_it_is(store: Store, tmp_path: Path, part: str, change: dict[str, Any]) -> None:
     record = a_record(0)
     foreign = replace(record, run=dict(record.run) | {part: dict(record.run[part]) | change}, run_id="r-of-there")
     assert import_records(write(tmp_path / "in.jsonl", foreign), store) == (1, 0, 0)
@@ -289,9 +293,7 @@ def test_a_read_only_store_takes_nothing(store: Store, tmp_path: Path) -> None:
         import_records(path, reader)
 
 
-def test_an_import_is_many_transactions_and_one_count(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_import_is_many_transactions_and_one_count(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_module, "BATCH", 3)
     path = write(tmp_path / "in.jsonl", *[a_record(i % 11) for i in range(20)])
     assert import_records(path, store) == (11, 9, 0)

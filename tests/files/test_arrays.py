@@ -1,5 +1,6 @@
 """Item vectors from `.npy` and `.safetensors`."""
 
+import io
 import struct
 from pathlib import Path
 from typing import Any
@@ -131,6 +132,11 @@ def test_bad_npy_files_are_refused(tmp_path: Path, content: bytes, mentions: tup
     path = tmp_path / "rows.npy"
     path.write_bytes(content)
     refused(lambda: read_array(path), "rows.npy", *mentions)
+
+
+def test_a_stream_that_ends_early_is_refused() -> None:
+    content = npy_bytes(head(), bytes(120))
+    refused(lambda: npy.decode(io.BytesIO(content[:-8]), len(content), "part"), "`part`", "120 bytes", "fewer")
 
 
 def test_a_tensor_by_name_or_alone(tmp_path: Path) -> None:

@@ -31,9 +31,7 @@ def test_the_hash_is_of_the_content_as_written_here() -> None:
 
 
 @given(edges=edge_lists, data=st.data(), dtype=st.sampled_from(["<i8", ">i8", "i4", "u1", ">u2"]))
-def test_the_order_and_storage_of_edges_do_not_matter(
-    edges: list[tuple[int, int]], data: st.DataObject, dtype: str
-) -> None:
+def test_the_order_and_storage_of_edges_do_not_matter(edges: list[tuple[int, int]], data: st.DataObject, dtype: str) -> None:
     other = np.asfortranarray(np.array(data.draw(st.permutations(edges)), dtype=dtype))
     assert hash_edges(other) == hash_edges(np.array(edges)) == Contents().put(other)
 

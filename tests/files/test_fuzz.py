@@ -20,7 +20,7 @@ from keyspan.files.graphs import read_graph
 from keyspan.files.weights import read_weights
 
 SHA = "0" * 64
-ROOM = 8 * 2**20  # bytes a reader may take for a file below one kilobyte or two
+ROOM = 8 * 2**20  # bytes a reader may take for a file of a few kilobytes
 
 
 def read_every_tensor(path: Path) -> None:
@@ -77,9 +77,7 @@ def damaged(draw: st.DrawFn, whole: bytes) -> bytes:
             case "change":
                 data[at : at + length] = draw(st.binary(min_size=length, max_size=length))
             case "digit":
-                data[at : at + 1] = draw(
-                    st.sampled_from([b"9", b"0", b"-", b"99999", b".", b"[", b'"', b"\xff", b"\n"])
-                )
+                data[at : at + 1] = draw(st.sampled_from([b"9", b"0", b"-", b"99999", b".", b"[", b'"', b"\xff", b"\n"]))
             case "cut":
                 del data[at : at + length]
             case "insert":

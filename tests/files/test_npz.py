@@ -10,8 +10,10 @@ import pytest
 import scipy.sparse
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 from tests.files.refusals import label, refused
 
+from keyspan.errors import BadInput
 from keyspan.files.graphs import read_graph
 from keyspan.files.npz import LIMIT
 
@@ -60,9 +62,7 @@ def test_blocks_that_are_not_square(tmp_path: Path, blocks: tuple[int, int]) -> 
     assert read_graph(path).tolist() == np.argwhere(dense).tolist()
 
 
-@pytest.mark.parametrize(
-    "members", [CSR, COO, COO | {"format": "coo"}, COO | {"coords": np.array([[0, 0, 2], [1, 4, 2]])}]
-)
+@pytest.mark.parametrize("members", [CSR, COO, COO | {"format": "coo"}, COO | {"coords": np.array([[0, 0, 2], [1, 4, 2]])}])
 def test_members_by_hand(tmp_path: Path, members: dict[str, Any]) -> None:
     path = tmp_path / "graph.npz"
     np.savez(path, **members)
@@ -123,6 +123,30 @@ def test_bad_members_are_refused(tmp_path: Path, members: dict[str, Any], mentio
     path = tmp_path / "graph.npz"
     np.savez(path, **members)
     refused(lambda: read_graph(path), "graph.npz", *mentions)
+
+
+odd_numbers = st.one_of(st.integers(-1, 6), st.integers(-(2**63), 2**63 - 1))
+odd_arrays = st.one_of(
+    st.lists(odd_numbers, max_size=7).map(lambda values: np.array(values, dtype=np.int64)),
+    hnp.arrays(st.sampled_from(["i1", "u8", "f4", "b1", "S3"]), hnp.array_shapes(max_dims=3, min_side=0, max_side=3)),
+)
+
+
+@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_whatever_the_members_hold_only_bad_input_is_raised(tmp_path: Path, data: st.DataObject) -> None:
+    path = tmp_path / "graph.npz"
+    kind = data.draw(st.sampled_from(["csr", "csc", "coo", "bsr", "dia"]))
+    blocks = {"bsr": np.ones((3, 1, 5)), "dia": np.ones((1, 5))}
+    good = COO if kind == "coo" else CSR | {"offsets": np.array([1])}
+    members = good | {"format": kind.encode(), "data": blocks.get(kind, np.ones(3))}
+    damaged = data.draw(st.dictionaries(st.sampled_from(sorted(members)), odd_arrays, min_size=1, max_size=2))
+    np.savez(path, **members | damaged)
+    try:
+        edges = read_graph(path)
+    except BadInput:
+        return
+    assert edges.min() >= 0 and edges.max() < int(np.load(path)["shape"][0])
 
 
 def zipped(member: bytes, size: int | None = None, method: int = zipfile.ZIP_DEFLATED) -> bytes:

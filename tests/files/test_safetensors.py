@@ -39,9 +39,7 @@ def entry(dtype: Any = "F32", shape: Any = (3,), offsets: Any = (0, 12)) -> dict
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(tensors=tensors, metadata=st.dictionaries(plain_text, plain_text, max_size=3))
-def test_the_official_library_reads_what_we_write(
-    tmp_path: Path, tensors: dict[str, Any], metadata: dict[str, str]
-) -> None:
+def test_the_official_library_reads_what_we_write(tmp_path: Path, tensors: dict[str, Any], metadata: dict[str, str]) -> None:
     path = tmp_path / "file.safetensors"
     safetensors.write(path, tensors, metadata)
     official = load_file(path)
@@ -57,9 +55,7 @@ def test_the_official_library_reads_what_we_write(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(tensors=tensors.filter(bool), metadata=st.dictionaries(plain_text, plain_text, max_size=3))
-def test_we_read_what_the_official_library_writes(
-    tmp_path: Path, tensors: dict[str, Any], metadata: dict[str, str]
-) -> None:
+def test_we_read_what_the_official_library_writes(tmp_path: Path, tensors: dict[str, Any], metadata: dict[str, str]) -> None:
     path = tmp_path / "file.safetensors"
     save_file(tensors, path, metadata or None)
     header = safetensors.read_header(path)

@@ -114,9 +114,7 @@ class ChannelBucket:
 
     # ------------------------------------------------------------------------------------------- the step
 
-    def value_and_grad(
-        self, params: Params, batch: ChannelBatch, *, value: bool = True
-    ) -> tuple[torch.Tensor | None, Params]:
+    def value_and_grad(self, params: Params, batch: ChannelBatch, *, value: bool = True) -> tuple[torch.Tensor | None, Params]:
         """`reference.bce` and `reference.bce_grad` of every member. value: (members,)    gradients: as the parameters"""
         members = len(batch.x)
         q, k = self._project(params["w_query"], batch), self._project(params["w_key"], batch)

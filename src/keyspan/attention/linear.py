@@ -64,9 +64,7 @@ class LinearBucket:
     def _margins(self, params: Params, batch: LinearBatch) -> torch.Tensor:
         return torch.bmm(batch.signed, params["w"].unsqueeze(-1)).squeeze(-1)
 
-    def value_and_grad(
-        self, params: Params, batch: LinearBatch, *, value: bool = True
-    ) -> tuple[torch.Tensor | None, Params]:
+    def value_and_grad(self, params: Params, batch: LinearBatch, *, value: bool = True) -> tuple[torch.Tensor | None, Params]:
         """`reference.squared_hinge` or `reference.logistic` and its gradient, of every member."""
         margins = self._margins(params, batch)
         if self.loss == "squared-hinge":

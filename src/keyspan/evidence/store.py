@@ -251,9 +251,7 @@ def _version(connection: sa.Connection, where: str) -> int:
     latest = sa.select(meta.c.version, meta.c.application).order_by(meta.c.version.desc()).limit(1)
     row = connection.execute(latest).first() if {"meta", "records", "removals"} <= names else None
     if row is None or row.application != APPLICATION:
-        raise StoreError(
-            f"The store must be one that keyspan made, but {where} holds other tables. Choose another `--store`."
-        )
+        raise StoreError(f"The store must be one that keyspan made, but {where} holds other tables. Choose another `--store`.")
     if row.version > len(MIGRATIONS):
         raise StoreError(
             f"The store must have version {len(MIGRATIONS)} or older, but {where} has {row.version}. "
@@ -324,9 +322,7 @@ def _is_file(path: Path, where: str, *, read_only: bool) -> bool:
         reason = error.strerror if isinstance(error, OSError) else error
         if isinstance(error, FileExistsError | NotADirectoryError):
             reason = "a folder of that path is a file"
-        raise StoreError(
-            f"The store must be in a usable folder, but {where} is not: {reason}. Choose another."
-        ) from None
+        raise StoreError(f"The store must be in a usable folder, but {where} is not: {reason}. Choose another.") from None
     if not stat.S_ISREG(mode):
         kind = "a folder" if stat.S_ISDIR(mode) else "not a plain file"
         raise StoreError(f"The store must be a file, but {where} is {kind}. Name a file in it, such as `store.db`.")
@@ -339,9 +335,7 @@ def _engine(path: Path, *, read_only: bool) -> sa.Engine:
     if read_only:
         engine = sa.create_engine(url, creator=lambda: _connect_reader(path), poolclass=NullPool)
     else:
-        engine = sa.create_engine(
-            url, creator=lambda: _connect_writer(path), poolclass=QueuePool, pool_size=4, max_overflow=-1
-        )
+        engine = sa.create_engine(url, creator=lambda: _connect_writer(path), poolclass=QueuePool, pool_size=4, max_overflow=-1)
 
     @sa.event.listens_for(engine, "begin")
     def begin(connection: sa.Connection) -> None:

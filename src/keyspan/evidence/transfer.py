@@ -3,10 +3,12 @@
 CSV columns, empty where a record has no such fact (a failure has no numbers):
     run_id, problem_id, kind, status          identities, the family of the problem, how the measurement ended
     exact                                     `true` or `false`
-    f1, f1_best, accuracy, margin, threshold  scores of the verdict
+    f1, f1_best, precision, recall            scores of the verdict, if it has them
+    fitted, accuracy, margin, threshold       more scores
     heads, d_key, key_budget                  the instrument; key_budget = heads * d_key
     items, d_model, dimension, examples       sizes of the problem, wherever its spec holds them
-    replicate, recipe, arithmetic             the rest of the run; the recipe by its name, or else its family
+    graph, embeddings, recipe                 parts of the run, by name
+    replicate, arithmetic                     the rest of the run
     steps, seconds, device, keyspan, created  the provenance
 """
 
@@ -25,7 +27,7 @@ from keyspan.errors import BadInput
 from keyspan.evidence.record import Record
 from keyspan.evidence.store import Store
 
-SCORES = ("f1", "f1_best", "accuracy", "margin", "threshold")
+SCORES = ("f1", "f1_best", "precision", "recall", "fitted", "accuracy", "margin", "threshold")
 SIZES = ("items", "d_model", "dimension", "examples")
 FACTS = ("steps", "seconds", "device", "keyspan", "created")
 COLUMNS = (
@@ -33,7 +35,8 @@ COLUMNS = (
     *SCORES,
     *("heads", "d_key", "key_budget"),
     *SIZES,
-    *("replicate", "recipe", "arithmetic"),
+    *("graph", "embeddings", "recipe"),
+    *("replicate", "arithmetic"),
     *FACTS,
 )
 
@@ -84,14 +87,21 @@ def row(record: Record) -> dict[str, Any]:
         "heads": heads,
         "d_key": d_key,
         "key_budget": None if heads is None or d_key is None else heads * d_key,
+        "graph": _name(run["problem"].get("graph")),
+        "embeddings": _name(run["problem"].get("embeddings")),
+        "recipe": _name(run["recipe"]),
         "replicate": run.get("replicate"),
-        "recipe": run["recipe"].get("name", run["recipe"].get("family")),
         "arithmetic": run.get("arithmetic"),
     }
     flat |= {name: verdict.scores.get(name) for name in SCORES}
     flat |= {name: _find(run["problem"], name) for name in SIZES}
     flat |= {name: record.provenance.get(name) for name in FACTS}
     return {name: flat[name] for name in COLUMNS}
+
+
+def _name(spec: Mapping[str, Any] | None) -> str | None:
+    """What a spec is called: its name, or else its family."""
+    return None if spec is None else str(spec.get("name", spec["family"]))
 
 
 def _find(spec: Mapping[str, Any], name: str) -> Any:

@@ -73,9 +73,7 @@ class Contents:
         name = name_of(path)
         found, canonical = _identify(npy.read(path), name)
         if found != sha:
-            raise BadInput(
-                f"`{name}` must match its name, but got content {found[:12]}. Delete it, give the file again."
-            )
+            raise BadInput(f"`{name}` must match its name, but got content {found[:12]}. Delete it, give the file again.")
         return canonical
 
     def _stored(self, sha: str) -> bool:

@@ -73,14 +73,8 @@ def _header(handle: IO[bytes], name: str) -> tuple[np.dtype[Any], bool, tuple[in
         raise BadInput(f"`{name}` must have a whole .npy header, but got {shown(text.strip())}. Save it again.")
     if descr[1] is None or not _DTYPE.fullmatch(descr[1]):
         kind = shown(descr[1]) if descr[1] is not None else "a structure"
-        raise BadInput(
-            f"`{name}` must hold plain numbers, but got dtype {kind}. Save float or integer rows, no pickle."
-        )
+        raise BadInput(f"`{name}` must hold plain numbers, but got dtype {kind}. Save float or integer rows, no pickle.")
     sizes = shape[1].replace("L", " ").replace(",", " ").split()
     if len(sizes) > 8 or any(len(size) > 18 for size in sizes):
         raise BadInput(f"The shape in `{name}` must be possible, but got {shown(shape[1])}. Save it again.")
-    try:
-        dtype = np.dtype(descr[1])
-    except TypeError:
-        raise BadInput(f"`{name}` must hold plain numbers, but got dtype {shown(descr[1])}. Save float rows.") from None
-    return dtype, order[1] == "True", tuple(int(size) for size in sizes)
+    return np.dtype(descr[1]), order[1] == "True", tuple(int(size) for size in sizes)

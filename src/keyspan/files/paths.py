@@ -15,7 +15,7 @@ from keyspan.errors import BadInput
 
 def shown(value: object) -> str:
     """The value on one short line: its `repr`, cut at 60 characters."""
-    text = repr(value)
+    text = " ".join(repr(value).split())
     return text if len(text) <= 60 else text[:57] + "..."
 
 

@@ -150,9 +150,7 @@ def _header(handle: BinaryIO, size: int, name: str) -> Header:
             raise BadInput(f"Tensors in `{name}` must follow one another, but got {got}. Save it again.")
         at = entry.end
     if at != size:
-        raise BadInput(
-            f"The tensors of `{name}` must fill the file, but got {at} of {size} bytes. It is cut or corrupt."
-        )
+        raise BadInput(f"The tensors of `{name}` must fill the file, but got {at} of {size} bytes. It is cut or corrupt.")
     return Header(entries, metadata)
 
 

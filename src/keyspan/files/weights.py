@@ -37,9 +37,7 @@ class ChannelWeights:
     def __post_init__(self) -> None:
         query, key = _floats(self.w_query, "w_query", 3), _floats(self.w_key, "w_key", 3)
         if query.shape != key.shape:
-            raise BadInput(
-                f"`w_query` and `w_key` must have one shape, but got {query.shape} and {key.shape}. Fix one."
-            )
+            raise BadInput(f"`w_query` and `w_key` must have one shape, but got {query.shape} and {key.shape}. Fix one.")
         embeddings = None if self.embeddings is None else _floats(self.embeddings, "embeddings", 2)
         if embeddings is not None and embeddings.shape[1] != query.shape[1]:
             got = f"{embeddings.shape[1]} and d_model={query.shape[1]}"

@@ -56,7 +56,7 @@ class Checkpoints:
         try:
             note = safetensors.read_metadata(path)
             trees: dict[str, dict[str, torch.Tensor]] = {"params": {}, "state": {}}
-            for name in safetensors.read_header(path):
+            for name in safetensors.read_header(path).tensors:
                 shape = tuple(int(n) for n in note[f"shape.{name}"].split(",") if n)
                 tree, key = name.split(".", 1)
                 trees[tree][key] = torch.from_numpy(np.array(safetensors.read_tensor(path, name)).reshape(shape))

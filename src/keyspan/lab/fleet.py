@@ -41,6 +41,7 @@ class Finished:
     verdict: Verdict
     answers: Arrays | None
     facts: dict[str, Any]
+    instance: Any = None
 
 
 @dataclass
@@ -247,9 +248,7 @@ class Crew:
         run, instance = self.runs[member], self.instances[member]
         answers = self.bucket.answers(params, member, run)
         finite = all(np.isfinite(v).all() for v in answers.values())
-        verdict = (
-            judge(instance, dict(answers), certify=self.recipe.certify) if finite else Verdict(status=Status.DIVERGED)
-        )
+        verdict = judge(instance, dict(answers), certify=self.recipe.certify) if finite else Verdict(status=Status.DIVERGED)
         before = sum(int(getattr(p, "steps", 0)) for p in self.recipe.phases[: self.phase])
         facts = {
             "steps": before + self.step,
@@ -263,7 +262,7 @@ class Crew:
             "bits": instance.bits,
             "best_possible": instance.best,
         }
-        return Finished(run, verdict, answers, facts)
+        return Finished(run, verdict, answers, facts, instance)
 
     def _keep(self, stay: torch.Tensor) -> None:
         keep = torch.nonzero(stay).flatten()

@@ -194,8 +194,9 @@ class LbfgsOptimizer:
 
     def finished(self, state: State) -> torch.Tensor | None:
         """Flat enough, or no step makes progress any more."""
-        flat = state["g"].norm(dim=1) <= self.phase.tolerance * state["first"]
-        return flat | (state["stuck"] >= 20) | (state["alpha"] < 1e-20)
+        steep = state["g"].norm(dim=1) > self.phase.tolerance * state["first"]
+        going: torch.Tensor = steep & (state["stuck"] < 20) & (state["alpha"] >= 1e-20)
+        return ~going
 
     def final(self, params: Params, state: State) -> Params:
         """The accepted point, unless no point was accepted yet."""

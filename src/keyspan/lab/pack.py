@@ -14,9 +14,11 @@ from keyspan.problems.dichotomies import Dichotomies
 from keyspan.problems.relations import Relations
 from keyspan.specs import Channel, Run, canonical
 
-STEP_OVERHEAD = 1.5e-4  # seconds of Python and dispatch per step of a batch
+WORTH = 0.5  # seconds of work below which a batch is not split: every batch pays its own overhead per step
 PER_SCORE = 1.3e-9  # seconds per head and pair: maximum, mask, product
 PER_FLOP = 2.5e-11  # seconds per floating-point operation of the skinny products
+PER_SMALL_FLOP = 3e-10  # the same for a linear unit's products, which are bound by memory
+TYPICAL_SHARE = {"lbfgs": 0.02}  # of its steps that a phase usually takes before it is done
 SHARDS_PER_WORKER = 4
 
 
@@ -43,10 +45,11 @@ def flops(run: Run) -> float:
 def seconds(run: Run) -> float:
     """Expected seconds of one member on one core, if it takes all its steps."""
     assert isinstance(run.recipe, Recipe)
-    step = flops(run) * PER_FLOP
+    step = flops(run) * (PER_FLOP if isinstance(run.problem, Relations) else PER_SMALL_FLOP)
     if isinstance(run.problem, Relations) and isinstance(run.instrument, Channel):
         step += run.instrument.heads * run.problem.items**2 * PER_SCORE
-    return run.recipe.steps * (step + 1e-6)
+    steps = sum(getattr(p, "steps", 0) * TYPICAL_SHARE.get(p.family, 1.0) for p in run.recipe.phases)
+    return float(steps * (step + 2e-6)) + 1e-3
 
 
 def memory(run: Run) -> float:
@@ -70,9 +73,7 @@ def shards(runs: Sequence[Run], workers: int) -> list[list[Run]]:
     share = total / (workers * SHARDS_PER_WORKER)
     out: list[list[Run]] = []
     for members in buckets.values():
-        recipe = members[0].recipe
-        assert isinstance(recipe, Recipe)
-        worth = max(share, STEP_OVERHEAD * recipe.steps)
+        worth = max(share, WORTH)
         each = max(1, round(worth / max(seconds(members[0]), 1e-9)))
         pieces = -(-len(members) // each)
         size = -(-len(members) // pieces)

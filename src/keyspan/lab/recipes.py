@@ -30,7 +30,7 @@ class Lbfgs(Spec, family="lbfgs", version=1):
     """L-BFGS with a backtracking line search; a step is one evaluation. Ends when |gradient| <= tolerance * |first|."""
 
     steps: int
-    memory: int = 20
+    memory: int = 10
     tolerance: float = 1e-12
 
     def check(self) -> None:
@@ -69,7 +69,7 @@ def gradient(steps: int = 2000, peak: float = 0.06) -> Recipe:
 
 def separator() -> Recipe:
     """Finds a separating plane, or the proof that there is none: squared hinge, L-BFGS, float64."""
-    phase = Lbfgs(steps=6000, memory=40)
+    phase = Lbfgs(steps=6000, memory=10)
     return Recipe(name="separator", revision=1, loss="squared-hinge", phases=(phase,), init_scale=1.0, certify=True)
 
 

@@ -5,9 +5,11 @@ a search that is asked again, or was killed, walks the same path and gives the s
 
 1. both ends of the bracket are measured, and the bracket is moved outwards until it holds the crossing;
 2. bisection, all arms' candidates of a round together, until two adjacent levels disagree;
-3. `guard` levels on both sides of the crossing are measured too, where they can bear on the answer.
+3. an arm that can no longer beat a budget that passes elsewhere is left alone;
+4. `guard` levels on both sides of the crossing are measured too, in the arms that attain it.
 
-The first `pilot` replicates alone decide where to go. The answer is computed from all of them.
+The first `pilot` replicates alone decide where to go. The answer is computed from all of them. A round knows the rounds
+before it and nothing else, although the verdicts of later ones may be at hand: that is what keeps the path the same.
 """
 
 from __future__ import annotations
@@ -71,19 +73,22 @@ class Answer:
 def propose(question: Question, verdicts: Verdicts) -> Wanted | Answer:
     """The members wanted next, or the answer if nothing is missing. verdicts: by run id"""
     book = _Book(question, verdicts)
-    paths = [_path(book, arm) for arm in question.arms]
-    if not any(book.missing(arm, level) for arm, path in zip(question.arms, paths, strict=True) for level in path):
-        paths = [path + extra for path, extra in zip(paths, _guards(book, paths), strict=True)]
-    wanted = [
-        run
-        for arm, path in zip(question.arms, paths, strict=True)
-        for level in path
-        for run in book.missing(arm, level)
-    ]
-    if wanted:
-        unique = {run.run_id: run for run in wanted}
-        return Wanted(tuple(unique.values()), book.seen)
-    return _answer(book, paths)
+    paths: list[list[int]] = [[] for _ in question.arms]
+    guarded = False
+    while True:
+        new = _round(book, paths)
+        if not any(new) and not guarded:
+            new, guarded = _guards(book, paths), True
+        if not any(new):
+            return _answer(book, paths)
+        for path, levels in zip(paths, new, strict=True):
+            path += levels
+        wanted = [
+            run for arm, path in zip(question.arms, paths, strict=True) for level in path for run in book.missing(arm, level)
+        ]
+        if wanted:
+            unique = {run.run_id: run for run in wanted}
+            return Wanted(tuple(unique.values()), book.seen)
 
 
 class _Book:
@@ -108,16 +113,10 @@ class _Book:
         found = [self.verdicts[run_id] for _, run_id in self.runs(arm, level)]
         return [v.score(self.question.score) if v.measured else None for v in found]
 
-    def passes(self, arm: Arm, level: int) -> bool | None:
-        """Whether the pilot replicates meet the target here; None if one of them is missing."""
-        pilot = self.runs(arm, level)[: self.question.pilot]
-        if any(run_id not in self.verdicts for _, run_id in pilot):
-            return None
-        return meets(self.question, self.scores_of(pilot))
-
-    def scores_of(self, runs: list[tuple[Run, str]]) -> list[float | None]:
-        found = [self.verdicts[run_id] for _, run_id in runs]
-        return [v.score(self.question.score) if v.measured else None for v in found]
+    def past(self, arm: Arm, level: int) -> bool:
+        """Whether the pilot puts a level past the crossing: a budget that passes, or a load that no longer does."""
+        passes = meets(self.question, self.scores(arm, level)[: self.question.pilot])
+        return passes if self.question.knob == "budget" else not passes
 
 
 def meets(question: Question, scores: list[float | None]) -> bool:
@@ -132,38 +131,40 @@ def meets(question: Question, scores: list[float | None]) -> bool:
     return sum(known) / len(known) >= question.target
 
 
-def _past(book: _Book, arm: Arm, level: int) -> bool | None:
-    """Whether a level lies past the crossing: a budget that passes, or a load that no longer does."""
-    passes = book.passes(arm, level)
-    return passes if passes is None or book.question.knob == "budget" else not passes
-
-
-def _path(book: _Book, arm: Arm) -> list[int]:
-    """The levels of one arm that are measured or wanted now, in the order they came up."""
+def _round(book: _Book, paths: list[list[int]]) -> list[list[int]]:
+    """The levels that every arm wants next, given the levels on its path so far."""
     if not book.question.search:
-        return list(arm.levels)
+        return [[] if path else list(arm.levels) for arm, path in zip(book.question.arms, paths, strict=True)]
+    found = [_crossing(book, arm, path) for arm, path in zip(book.question.arms, paths, strict=True)]
+    best = min((arm.levels[i] for arm, i in zip(book.question.arms, found, strict=True) if i is not None), default=None)
+    return [_next(book, arm, path, best) for arm, path in zip(book.question.arms, paths, strict=True)]
+
+
+def _next(book: _Book, arm: Arm, path: list[int], best: int | None) -> list[int]:
+    """Both ends of the bracket, then one level at a time, until the crossing is closed or cannot matter."""
     levels = arm.levels
     low, high = levels.index(arm.low), levels.index(arm.high)
-    path = list(dict.fromkeys([levels[low], levels[high]]))
+    if not path:
+        return list(dict.fromkeys([levels[low], levels[high]]))
+    short = [level for level in path if not book.past(arm, level)]
+    if best is not None and short and levels[min(levels.index(max(short)) + 1, len(levels) - 1)] > best:
+        return []  # whatever this arm's crossing is, another arm has a smaller one
     while True:
-        below, above = _past(book, arm, levels[low]), _past(book, arm, levels[high])
-        if below is None or above is None:
-            return path
+        below, above = book.past(arm, levels[low]), book.past(arm, levels[high])
         if below and low > 0:
             high, low = low, _outwards(levels, low, -1)
-            path.append(levels[low])
+            candidate = low
         elif not above and high < len(levels) - 1:
             low, high = high, _outwards(levels, high, +1)
-            path.append(levels[high])
+            candidate = high
         elif below or not above or high - low <= 1:
-            return path  # closed, or the arm's levels end before the crossing
+            return []  # closed, or the arm's levels end before the crossing
         else:
-            middle = (low + high) // 2
-            path.append(levels[middle])
-            past = _past(book, arm, levels[middle])
-            if past is None:
-                return path
-            low, high = (low, middle) if past else (middle, high)
+            candidate = (low + high) // 2
+        if levels[candidate] not in path:
+            return [levels[candidate]]
+        if low < candidate < high:
+            low, high = (low, candidate) if book.past(arm, levels[candidate]) else (candidate, high)
 
 
 def _outwards(levels: tuple[int, ...], index: int, direction: int) -> int:
@@ -173,10 +174,10 @@ def _outwards(levels: tuple[int, ...], index: int, direction: int) -> int:
     return next((i for i in range(index - 1, -1, -1) if 2 * levels[i] <= levels[index]), 0)
 
 
-def _pilot_crossing(book: _Book, arm: Arm, path: list[int]) -> int | None:
+def _crossing(book: _Book, arm: Arm, path: list[int]) -> int | None:
     """Index of the first level past the crossing, by the pilot replicates."""
-    inside = [level for level in path if not _past(book, arm, level)]
-    past = [level for level in path if _past(book, arm, level) and level > max(inside, default=0)]
+    short = max((level for level in path if not book.past(arm, level)), default=0)
+    past = [level for level in path if level > short]
     return arm.levels.index(min(past)) if past else None
 
 
@@ -185,11 +186,11 @@ def _guards(book: _Book, paths: list[list[int]]) -> list[list[int]]:
     question = book.question
     if not question.search or question.guard == 0:
         return [[] for _ in paths]
-    found = [_pilot_crossing(book, arm, path) for arm, path in zip(question.arms, paths, strict=True)]
-    values = [arm.levels[i] for arm, i in zip(question.arms, found, strict=True) if i is not None]
+    found = [_crossing(book, arm, path) for arm, path in zip(question.arms, paths, strict=True)]
+    best = min((arm.levels[i] for arm, i in zip(question.arms, found, strict=True) if i is not None), default=None)
     out: list[list[int]] = []
     for arm, path, i in zip(question.arms, paths, found, strict=True):
-        if i is None or arm.levels[i] != min(values):
+        if i is None or arm.levels[i] != best:
             out.append([])
             continue
         near = range(max(0, i - 1 - question.guard), min(len(arm.levels), i + 1 + question.guard))

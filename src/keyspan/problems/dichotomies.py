@@ -97,4 +97,4 @@ def separable_fraction(examples: int, dimension: int) -> float:
     if examples <= dimension:
         return 1.0
     ways = sum(math.comb(examples - 1, k) for k in range(dimension))
-    return ways / 2 ** (examples - 1)
+    return float(ways / 2 ** (examples - 1))

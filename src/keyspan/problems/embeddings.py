@@ -53,9 +53,7 @@ def check_fit(spec: Embeddings, items: int, d_model: int) -> None:
         require(items <= room, "`items <= C(d_model, ones)`", f"items={items}, places={room}", "Raise d_model or ones.")
 
 
-def make(
-    spec: Embeddings, items: int, d_model: int, problem_id: str, contents: ContentSource
-) -> NDArray[np.float64]:
+def make(spec: Embeddings, items: int, d_model: int, problem_id: str, contents: ContentSource) -> NDArray[np.float64]:
     """The rows, drawn from (problem_id, "embeddings"). returns: (items, d_model)"""
     stream = Stream(problem_id, "embeddings")
     if spec.name == "file":

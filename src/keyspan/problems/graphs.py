@@ -271,9 +271,11 @@ def _log2_regular(items: int, degree: int, loops: bool) -> Bits:
     if degree == 1:
         return Bits(_log2_factorial(items) if loops else _log2_derangements(items), True)
     if degree == 2 and loops and items <= 2000:
-        n = items
-        f = math.factorial
-        total = sum((-1) ** i * f(n) ** 2 * f(2 * n - 2 * i) * 2**i // (f(i) * f(n - i) ** 2) for i in range(n + 1))
+        n, total, term = items, 0, math.factorial(2 * items)  # (n!)^2 4^-n sum_i (-2)^i (2n-2i)! / (i! (n-i)!^2)
+        for i in range(n + 1):
+            total += term
+            if i < n:
+                term = -term * (n - i) // ((i + 1) * (2 * n - 2 * i - 1))
         return Bits(_log2_int(total) - 2 * n, True)
     k = degree
     value = _log2_factorial(items * k) - 2 * items * _log2_factorial(k) - (k - 1) ** 2 / (2 * math.log(2))

@@ -1,0 +1,53 @@
+"""What verbs that train share: open the store, answer questions with progress, estimate, or hand out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from keyspan.cli import show
+from keyspan.cli.options import current
+from keyspan.cli.progress import Bars
+from keyspan.errors import BadInput, require
+from keyspan.evidence.store import open_store
+from keyspan.runners import driver
+from keyspan.runners.estimate import estimate
+from keyspan.runners.local import LocalRunner
+from keyspan.specs import Question, canonical
+
+
+def ask(questions: list[Question], jobs: int | None, weights: Path | None = None) -> list[driver.Outcome]:
+    """Answer questions on this machine, training what the store does not hold."""
+    require(jobs is None or jobs >= 1, "`--jobs >= 1`", jobs, "Leave it out for one a core.")
+
+    def make_runner() -> LocalRunner:
+        return LocalRunner(current.device, jobs, current.folder, weights)
+
+    with open_store(current.store) as store, Bars() as bars:
+        return driver.answer(questions, store, make_runner, bars)
+
+
+def dry_run(questions: list[Question], jobs: int | None) -> int:
+    """Print what would be trained."""
+    import keyspan
+
+    with open_store(current.store, read_only=True, missing_ok=True) as store:
+        data = estimate(questions, store, jobs).to_dict()
+    data |= {"schema": 1, "keyspan": keyspan.__version__, "dry_run": True}
+    if current.json:
+        show.print_json(data)
+        return 0
+    out = show.console()
+    out.print(f"would train {data['members']} members ({data['stored']} are stored), at most {data['steps']} steps in all")
+    out.print(f"{data['flops']:.3g} FLOP, {data['memory_bytes'] / 2**20:.1f} MiB for the largest member")
+    out.print(f"about {data['seconds']:.0f} s on {data['cores']} cores")
+    return 0
+
+
+def hand_out(question: Question, path: Path) -> int:
+    """Write a question for `python -m keyspan.lab.worker`, which carries out its whole search elsewhere."""
+    if path.is_dir():
+        raise BadInput(f"`--hand-out` must be a file, but got the folder {path}. Name a file in it.")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(canonical(question.to_json()) + "\n")
+    show.note(f"wrote {path}. Run: python -m keyspan.lab.worker {path} --out DIR; then: keyspan runs import DIR")
+    return 0

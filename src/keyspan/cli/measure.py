@@ -1,0 +1,126 @@
+"""`keyspan measure relations`: the capacity of a cell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from keyspan.cli.options import current
+
+app = typer.Typer(help="Measure a capacity.", no_args_is_help=True)
+
+
+def numbers(text: str | None, flag: str) -> list[int] | None:
+    """`1,2,4` -> [1, 2, 4]"""
+    from keyspan.errors import BadInput
+
+    if text is None:
+        return None
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise BadInput(f"`{flag}` must be whole numbers with commas between, but got {text!r}. Try 1,2,4.") from None
+
+
+@app.command("relations")
+def relations(
+    items: int = typer.Option(..., help="m, the number of items."),
+    d_model: int = typer.Option(..., help="Width of the item vectors."),
+    graph: str = typer.Option("permutation", help="Family, or a .csv/.tsv/.npz file of source,target."),
+    edges: int | None = typer.Option(None, help="m', for families that leave it open (default: as many as items)."),
+    degree: int | None = typer.Option(None, help="Degree of a regular or out-regular graph (default 2)."),
+    exponent: float | None = typer.Option(None, help="Of a power-law graph (default 1)."),
+    loops: bool = typer.Option(True, help="Whether an item may point to itself."),
+    embeddings: str = typer.Option("gaussian", help="one-hot|gaussian|sign|sparse, or a .npy/.safetensors file."),
+    ones: int | None = typer.Option(None, help="Ones per sparse row (default d_model / 8)."),
+    heads: str | None = typer.Option(None, help="Numbers of heads to try, as 1,2,4 (default: powers of 2 to items/8)."),
+    key_budgets: str | None = typer.Option(None, help="Measure just these D_K, as 32,48, instead of searching."),
+    seeds: int = typer.Option(3, help="How many instances a point is measured on."),
+    target: float = typer.Option(0.99, help="F1 that counts as held."),
+    recipe: str = typer.Option("gradient", help="How members are trained."),
+    criterion: str = typer.Option("mean", help="mean|all|any of the seeds must meet the target."),
+    threshold: str = typer.Option("own", help="own|best: the learned threshold, or the best one in hindsight."),
+    steps: int | None = typer.Option(None, help="Training steps (default 2000)."),
+    jobs: int | None = typer.Option(None, help="Worker processes (default: one a core)."),
+    figure: Path | None = typer.Option(None, help="Draw F1 against D_K to FIGURE.svg, .png and .csv."),
+    weights: Path | None = typer.Option(None, help="Keep the weights of what is trained now in this folder."),
+    hand_out: Path | None = typer.Option(None, help="Write the question here for keyspan.lab.worker; train nothing."),
+) -> int:
+    """The smallest key budget D_K* = heads x d_key that recovers a graph's edges, and how sure that is."""
+    from keyspan.cli import asking, show
+    from keyspan.problems.relations import Relations
+    from keyspan.runners import inputs
+    from keyspan.runners.measure import RelationsResult
+    from keyspan.runners.questions import relations_question
+
+    contents = inputs.contents_beside(current.folder)
+    asked_graph = inputs.graph_from(graph, contents, items=items, edges=edges, degree=degree, exponent=exponent, loops=loops)
+    rows = inputs.embeddings_from(embeddings, contents, items=items, d_model=d_model, ones=ones)
+    question = relations_question(
+        Relations(items=items, d_model=d_model, graph=asked_graph, embeddings=rows),
+        heads=numbers(heads, "--heads"),
+        key_budgets=numbers(key_budgets, "--key-budgets"),
+        seeds=seeds,
+        seed=current.seed,
+        target=target,
+        recipe=recipe,
+        criterion=criterion,
+        threshold=threshold,
+        steps=steps,
+    )
+    if hand_out is not None:
+        return asking.hand_out(question, hand_out)
+    if current.dry_run:
+        return asking.dry_run([question], jobs)
+    (outcome,) = asking.ask([question], jobs, weights)
+    result = RelationsResult(question, outcome)
+    data = result.to_dict()
+    if current.json:
+        show.print_json(data)
+    else:
+        print_relations(data)
+    if figure is not None:
+        _draw(result, figure)
+    return 3 if result.failed else 0
+
+
+def print_relations(data: dict[str, Any]) -> None:
+    """heads x D_K -> F1, then D_K*, the law and the lower bound."""
+    from keyspan.cli import show
+
+    out = show.console()
+    budgets = sorted({s["key_budget"] for arm in data["arms"] for s in arm["scores"]})
+    rows = []
+    for arm in data["arms"]:
+        means = {s["key_budget"]: s["score"] for s in arm["scores"]}
+        rows.append([arm["heads"], *[means.get(b, "") for b in budgets], show.interval(arm["key_budget"], 0)])
+    problem = data["problem"]
+    which = f"{problem['graph']['name']} graph on {problem['items']} items, d_model {problem['d_model']}"
+    title = f"Mean F1 ({data['threshold']} threshold, {data['seeds']} seeds) by heads and D_K: {which}"
+    out.print(show.table(title, ["heads", *[str(b) for b in budgets], "D_K* [low, high]"], rows))
+    if data["heads"]:
+        found = f"{data['heads']} heads x d_key {data['d_key']}"
+        out.print(f"D_K*         {show.interval(data['key_budget'], 0)}  ({found}, recipe {data['recipe']})")
+    else:
+        out.print("D_K*         not reached by any number of heads tried, up to d_key = d_model")
+    out.print(
+        f"law          {data['law']:.1f}  (m' ln m' / d)" + (f", D_K* / law {data['ratio']:.2f}" if data["ratio"] else "")
+    )
+    out.print(f"lower bound  {data['lower_bound']:.2f}  (Warren; no weights of any kind can do with less)")
+    out.print(f"interval     {data['interval_method']}")
+    for odd in data["non_monotone"]:
+        out.print(f"not monotone: {odd['heads']} heads pass at {odd['passes']} and fail at {odd['fails']}")
+    if data["failed"]:
+        out.print(f"{data['failed']} members failed; see their status with --json")
+    out.print(f"trained now  {data['trained_now']} of {len(data['run_ids'])} members")
+
+
+def _draw(result: Any, path: Path) -> None:
+    from keyspan.cli import show
+    from keyspan.views.figures import draw_threshold_curves, save, threshold_curves_info
+
+    info = threshold_curves_info(result.to_dict())
+    for written in save(info, draw_threshold_curves, path):
+        show.note(f"wrote {written}")

@@ -1,0 +1,59 @@
+"""How answers are printed: one JSON document, or readable tables. Progress and notes go to stderr."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from keyspan.cli.options import current
+
+
+def console(stderr: bool = False) -> Console:
+    """A console that colours only a terminal and honours NO_COLOR."""
+    wide = None if (sys.stderr if stderr else sys.stdout).isatty() else int(os.environ.get("COLUMNS", "120"))
+    return Console(stderr=stderr, width=wide, highlight=False)
+
+
+def print_json(data: dict[str, Any]) -> None:
+    """Exactly one JSON document on stdout."""
+    sys.stdout.write(json.dumps(data, indent=2, allow_nan=False) + "\n")
+
+
+def note(text: str) -> None:
+    """A line for the reader, on stderr, unless quiet."""
+    if not current.quiet:
+        console(stderr=True).print(text, soft_wrap=True)
+
+
+def number(value: Any, digits: int = 3) -> str:
+    """A number as a person writes it; a dash for nothing."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return f"{value:.{digits}f}" if abs(value) < 1000 else f"{value:.0f}"
+    return str(value)
+
+
+def interval(value: dict[str, Any], digits: int = 1) -> str:
+    """`estimate [low, high]`"""
+    return f"{number(value['estimate'], digits)} [{number(value['low'], digits)}, {number(value['high'], digits)}]"
+
+
+def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], left: int = 1) -> Table:
+    """A table whose first `left` columns are text and the others numbers."""
+    out = Table(title=title, title_justify="left", title_style="bold")
+    for i, column in enumerate(columns):
+        out.add_column(column, justify="left" if i < left else "right")
+    for row in rows:
+        out.add_row(*[number(v) for v in row])
+    return out

@@ -1,0 +1,248 @@
+"""`python -m keyspan.lab.worker`: members in (JSONL), records out (JSONL), for machines without a store.
+
+    python -m keyspan.lab.worker members.jsonl --out DIR --minutes 20
+
+Each line of the input is a run, or a question (then its whole search is carried out here). Each finished member is one
+line in DIR/records.jsonl, written whole and synced. Unfinished members leave checkpoints in DIR/checkpoints, and the
+same command goes on. It stops by itself in time. Needs torch and NumPy only.
+
+With `--serve` it is the other end of the local runner: shards arrive on standard input, records leave on standard output.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TextIO
+
+import torch
+
+import keyspan
+from keyspan.errors import BadInput, KeyspanError
+from keyspan.evidence.record import Record, make_record
+from keyspan.files.contents import Contents
+from keyspan.files.weights import ChannelWeights, write_weights
+from keyspan.lab.checkpoints import Checkpoints
+from keyspan.lab.fleet import Control, Finished, sail
+from keyspan.lab.search import Wanted, propose
+from keyspan.problems import dichotomies, relations
+from keyspan.specs import Question, Run, canonical, decode
+from keyspan.verdict import Verdict
+
+FAMILIES = (relations, dichotomies)  # imported so that their specs can be decoded
+
+
+def pick_device(name: str) -> str:
+    """auto -> cuda where there is one, else cpu."""
+    if name not in ("auto", "cpu", "cuda"):
+        raise BadInput(f"`--device` must be auto|cpu|cuda, but got {name!r}. Choose one.")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise BadInput("`--device cuda` needs a CUDA device, but torch sees none. Use --device cpu.")
+    return ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
+
+
+def record_of(finished: Finished) -> Record:
+    """A finished member as a record."""
+    return make_record(finished.run, finished.verdict, **finished.facts)
+
+
+class Stopper:
+    """True once a signal came, the time is up, or the other end is gone."""
+
+    def __init__(self, minutes: float | None) -> None:
+        self.until = None if minutes is None else time.monotonic() + 60.0 * minutes
+        self.asked = False
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._ask)
+
+    def _ask(self, *_: Any) -> None:
+        self.asked = True
+
+    def __call__(self) -> bool:
+        return self.asked or (self.until is not None and time.monotonic() > self.until)
+
+
+# ------------------------------------------------------------------------------------------------------ files
+
+
+def read_work(path: Path) -> list[Run | Question]:
+    """Runs and questions, one a line."""
+    if not path.is_file():
+        raise BadInput(f"The members must be a JSONL file, but got {path}. Write one with --hand-out.")
+    out: list[Run | Question] = []
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            spec = decode(json.loads(line))
+        except (ValueError, KeyspanError) as error:
+            raise BadInput(f"Each line must be a run or a question, but {path}:{number} is not: {error}") from None
+        if not isinstance(spec, Run | Question):
+            raise BadInput(f"Each line must be a run or a question, but {path}:{number} is a {spec.family}.")
+        out.append(spec)
+    return out
+
+
+def read_done(path: Path) -> dict[str, Verdict]:
+    """Verdicts of the records that are there already; a line torn by a kill is cut off, its member trains again."""
+    done: dict[str, Verdict] = {}
+    if not path.exists():
+        return done
+    raw = path.read_bytes()
+    whole = raw[: raw.rfind(b"\n") + 1]
+    if len(whole) < len(raw):
+        with open(path, "r+b") as handle:
+            handle.truncate(len(whole))
+    for line in whole.decode().splitlines():
+        record = Record.from_line(line)
+        done[record.run_id] = record.verdict
+    return done
+
+
+def work(args: argparse.Namespace) -> int:
+    """Carry out a file of members. Returns the exit code: 0 when nothing is left, 3 when time or a signal stopped it."""
+    source, out = Path(args.members), Path(args.out)
+    wanted = read_work(source)
+    out.mkdir(parents=True, exist_ok=True)
+    folder = Path(args.files) if args.files else source.parent / "files"
+    stop = Stopper(args.minutes)
+    done = read_done(out / "records.jsonl")
+    control = Control(
+        contents=Contents(folder if folder.is_dir() else None),
+        checkpoints=Checkpoints(out / "checkpoints"),
+        stop=stop,
+        notify=lambda ids, step, steps: print(f"{len(ids)} members at step {step} of {steps}", file=sys.stderr),
+    )
+    device = pick_device(args.device)
+    with open(out / "records.jsonl", "a", encoding="utf-8") as sink:
+        for runs in rounds(wanted, done):
+            for finished in sail(runs, device, control):
+                record = record_of(finished)
+                _write_line(sink, record.to_line())
+                done[record.run_id] = record.verdict
+                assert control.checkpoints is not None
+                control.checkpoints.drop(record.run_id)
+                _keep_weights(finished, Path(args.weights) if args.weights else None)
+            if stop():
+                break
+    left = next(rounds(wanted, done), [])
+    print(f"{len(done)} records, {len(left)} members left", file=sys.stderr)
+    return 3 if left else 0
+
+
+def rounds(wanted: list[Run | Question], done: dict[str, Verdict]) -> Iterator[list[Run]]:
+    """What to train next, until nothing is left: all runs together, and every question's next round."""
+    tried: set[str] = set()
+    while True:
+        todo: dict[str, Run] = {}
+        for item in wanted:
+            if isinstance(item, Run):
+                todo[item.run_id] = item
+                continue
+            step = propose(item, done)
+            if isinstance(step, Wanted):
+                todo |= {run.run_id: run for run in step.runs}
+        runs = [run for run_id, run in todo.items() if run_id not in done and run_id not in tried]
+        if not runs:
+            return
+        tried |= {run.run_id for run in runs}
+        yield runs
+
+
+def _write_line(sink: TextIO, line: str) -> None:
+    sink.write(line + "\n")
+    sink.flush()
+    os.fsync(sink.fileno())
+
+
+def _keep_weights(finished: Finished, folder: Path | None) -> None:
+    if folder is None or finished.answers is None or "w_query" not in finished.answers:
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    kept = ChannelWeights(
+        w_query=finished.answers["w_query"],
+        w_key=finished.answers["w_key"],
+        bias=float(finished.answers["bias"]),
+        embeddings=finished.instance.embeddings,
+        edges=finished.instance.edges,
+        metadata={"run": canonical(finished.run.to_json()), "keyspan": keyspan.__version__},
+    )
+    write_weights(folder / f"{finished.run.run_id}.safetensors", kept)
+
+
+# ------------------------------------------------------------------------------------------------------ serving
+
+
+def serve(args: argparse.Namespace) -> int:
+    """Shards in on standard input, one JSON line each; records, progress and errors out on standard output."""
+    stop = Stopper(None)
+    lines, say = sys.stdin, _speaker(sys.stdout, stop)
+    sys.stdout = sys.stderr  # whatever prints must not break the protocol
+    control = Control(
+        contents=Contents(Path(args.files) if args.files else None),
+        checkpoints=Checkpoints(Path(args.checkpoints)) if args.checkpoints else None,
+        stop=stop,
+        notify=lambda ids, step, steps: say({"progress": {"run_ids": ids, "step": step, "steps": steps}}),
+    )
+    device = pick_device(args.device)
+    say({"ready": device})
+    for line in lines:
+        try:
+            runs = [Run.from_json(data) for data in json.loads(line)["runs"]]
+            for finished in sail(runs, device, control):
+                say({"record": record_of(finished).to_json()})
+                if control.checkpoints:
+                    control.checkpoints.drop(finished.run.run_id)
+                _keep_weights(finished, Path(args.weights) if args.weights else None)
+        except KeyspanError as error:
+            say({"error": str(error)})
+        if stop():
+            break
+        say({"idle": True})
+    return 0
+
+
+def _speaker(out: TextIO, stop: Stopper) -> Callable[[dict[str, Any]], None]:
+    """Write one JSON line; when nobody listens any more, stop."""
+
+    def say(message: dict[str, Any]) -> None:
+        try:
+            out.write(json.dumps(message) + "\n")
+            out.flush()
+        except (BrokenPipeError, ValueError):
+            stop.asked = True
+
+    return say
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Entry point of `python -m keyspan.lab.worker`."""
+    parser = argparse.ArgumentParser(prog="python -m keyspan.lab.worker", description=__doc__.splitlines()[0])
+    parser.add_argument("members", nargs="?", help="JSONL of runs and questions")
+    parser.add_argument("--out", default="worker-out", help="folder for records.jsonl and checkpoints")
+    parser.add_argument("--minutes", type=float, default=None, help="stop by itself after this many minutes")
+    parser.add_argument("--device", default="auto", help="auto|cpu|cuda")
+    parser.add_argument("--files", default=None, help="folder with the content of graph and embedding files")
+    parser.add_argument("--weights", default=None, help="keep trained weights here, one safetensors file a member")
+    parser.add_argument("--checkpoints", default=None, help=argparse.SUPPRESS)
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args(argv)
+    try:
+        if args.serve:
+            return serve(args)
+        if args.members is None:
+            raise BadInput("A file of members must be given, but got none. Write one with --hand-out.")
+        return work(args)
+    except KeyspanError as error:
+        print(f"keyspan: {error}", file=sys.stderr)
+        return error.exit_code
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,74 @@
+"""What a question would cost, before anything is trained: `--dry-run`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from keyspan.evidence.store import Store
+from keyspan.lab import pack
+from keyspan.lab.search import Answer, propose
+from keyspan.problems.dichotomies import Dichotomies
+from keyspan.problems.relations import Relations
+from keyspan.runners.local import cores
+from keyspan.specs import Channel, Question, Run
+from keyspan.theory.bounds import law
+from keyspan.verdict import Status, Verdict
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """members: still to train, on the path that the law predicts    stored: on that path and there already
+    steps, flops: if no member leaves early    memory_bytes: largest member    seconds: on this many cores"""
+
+    members: int
+    stored: int
+    steps: int
+    flops: float
+    memory_bytes: float
+    seconds: float
+    cores: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON data."""
+        return asdict(self)
+
+
+def estimate(questions: list[Question], store: Store, jobs: int | None = None) -> Estimate:
+    """Walk each search with verdicts as the law predicts them, and add up what is not stored."""
+    runs = {run.run_id: run for question in questions for run in _path(question)}
+    stored = store.get_many(list(runs))
+    left = [run for run_id, run in runs.items() if run_id not in stored]
+    jobs = jobs or cores()
+    steps = [int(run.recipe.steps) for run in left]  # type: ignore[attr-defined]
+    return Estimate(
+        members=len(left),
+        stored=len(stored),
+        steps=sum(steps),
+        flops=sum(pack.flops(run) * n for run, n in zip(left, steps, strict=True)),
+        memory_bytes=max((pack.memory(run) for run in left), default=0.0),
+        seconds=sum(pack.seconds(run) for run in left) / jobs + (2.0 if left else 0.0),
+        cores=jobs,
+    )
+
+
+def _path(question: Question) -> list[Run]:
+    """The members that the search would want if every verdict were as predicted."""
+    verdicts: dict[str, Verdict] = {}
+    runs: list[Run] = []
+    while True:
+        step = propose(question, verdicts)
+        if isinstance(step, Answer):
+            return runs
+        for run in step.runs:
+            runs.append(run)
+            verdicts[run.run_id] = _predicted(run, question)
+
+
+def _predicted(run: Run, question: Question) -> Verdict:
+    score = 0.0
+    if isinstance(run.problem, Relations) and isinstance(run.instrument, Channel):
+        score = float(run.instrument.key_budget >= 1.3 * law(run.problem.edges, run.problem.d_model))
+    elif isinstance(run.problem, Dichotomies):
+        score = float(run.problem.examples < 2 * run.problem.dimension)
+    return Verdict(status=Status.MEASURED, exact=bool(score), scores={question.score: score})

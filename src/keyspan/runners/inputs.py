@@ -1,0 +1,68 @@
+"""Graphs and embeddings by the name of a family or the path of a file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+
+from keyspan.errors import BadInput
+from keyspan.files.arrays import read_array
+from keyspan.files.contents import Contents
+from keyspan.files.graphs import read_graph
+from keyspan.problems import embeddings as emb
+from keyspan.problems import graphs
+from keyspan.problems.embeddings import Embeddings
+from keyspan.problems.graphs import Graph
+
+
+def looks_like_file(name: str) -> bool:
+    """Whether a name is meant as a path: it has a suffix or a separator, or something lies there."""
+    return "." in name or os.sep in name or os.path.exists(name)
+
+
+def graph_from(
+    name: str,
+    contents: Contents,
+    *,
+    items: int | None = None,
+    edges: int | None = None,
+    degree: int | None = None,
+    exponent: float | None = None,
+    loops: bool = True,
+) -> Graph:
+    """A graph spec. A file is read now, kept in `contents` by its hash, and known by that from then on."""
+    if name in graphs.FAMILIES[:-1] or not looks_like_file(name):
+        if name in ("regular", "out-regular") and degree is None:
+            degree = 2
+        return Graph(name=name, edges=edges, degree=degree, exponent=exponent, loops=loops)
+    for flag, value in (("--edges", edges), ("--degree", degree), ("--exponent", exponent)):
+        if value is not None:
+            raise BadInput(f"`{flag}` must be left out with a graph file, but got {value}. The file says what its edges are.")
+    rows = read_graph(name)
+    if items is not None:
+        graphs.check_edges(rows, items, loops)
+    return Graph(name="file", content=contents.put(rows), edges=len(rows), loops=loops)
+
+
+def embeddings_from(
+    name: str, contents: Contents, *, items: int | None = None, d_model: int | None = None, ones: int | None = None
+) -> Embeddings:
+    """An embeddings spec. sparse without `ones` takes an eighth of d_model; a file is read now and kept by its hash."""
+    if name in emb.FAMILIES[:-1] or not looks_like_file(name):
+        if name == "sparse" and ones is None and d_model is not None:
+            ones = max(1, d_model // 8)
+        return Embeddings(name=name, ones=ones)
+    if ones is not None:
+        raise BadInput(f"`--ones` must be left out with an embeddings file, but got {ones}. It is for sparse rows.")
+    rows = read_array(name)
+    if (items is not None and d_model is not None) and rows.shape != (items, d_model):
+        fix = f"Use --items {rows.shape[0]} --d-model {rows.shape[1]}."
+        raise BadInput(f"The embeddings must be (items, d_model) = ({items}, {d_model}), but got {rows.shape}. {fix}")
+    return Embeddings(name="file", content=contents.put(np.ascontiguousarray(rows)))
+
+
+def contents_beside(folder: Path | None) -> Contents:
+    """The content store beside a store's folder; in memory where there is no folder."""
+    return Contents(folder / "files" if folder else None)

@@ -1,0 +1,179 @@
+"""Members on this machine's cores: worker processes, each with one thread, fed shard by shard.
+
+A worker is `python -m keyspan.lab.worker --serve`. It imports torch once and lives for the whole search. Records arrive as
+members finish, so a kill loses only what was unfinished, and that goes on from its checkpoint. A worker that dies gives
+its members back; a member that kills three workers in a row is recorded as out of memory when the system killed it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from keyspan.errors import BadInput, RunnerError
+from keyspan.evidence.record import Record, make_record
+from keyspan.lab.pack import shards
+from keyspan.specs import Run
+from keyspan.verdict import Status, Verdict
+
+Progress = Callable[[list[str], int, int], None]
+_TRIES = 3
+
+
+def cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@dataclass(eq=False)
+class _Worker:
+    """A process and the members it holds."""
+
+    process: subprocess.Popen[str]
+    thread: threading.Thread | None = None
+    holding: dict[str, Run] = field(default_factory=dict)
+
+
+class LocalRunner:
+    """Runs members on worker processes of this machine.
+
+    device: auto, cpu or cuda    jobs: worker processes (default: one a core, one for a GPU)
+    folder: where checkpoints and file contents lie    weights: keep trained weights here, if given
+    """
+
+    def __init__(
+        self, device: str = "auto", jobs: int | None = None, folder: Path | None = None, weights: Path | None = None
+    ) -> None:
+        if device not in ("auto", "cpu", "cuda"):
+            raise BadInput(f"`--device` must be auto|cpu|cuda, but got {device!r}. Choose one.")
+        self.device, self.folder, self.weights = device, folder, weights
+        self.jobs = jobs or (1 if device == "cuda" else cores())
+        self._workers: list[_Worker] = []
+        self._inbox: queue.Queue[tuple[_Worker, dict[str, Any] | None]] = queue.Queue()
+
+    def run(self, runs: Sequence[Run], progress: Progress = lambda ids, step, steps: None) -> Iterator[Record]:
+        """Train and judge members, yielding a record as each finishes, in any order."""
+        waiting = deque(shards(runs, self.jobs))
+        deaths: Counter[str] = Counter()
+        while len(self._workers) < min(self.jobs, len(waiting)):
+            self._start()
+        for worker in self._workers:
+            self._hand(worker, waiting)
+        while waiting or any(w.holding for w in self._workers):
+            worker, message = self._inbox.get()
+            if message is None:
+                yield from self._bury(worker, waiting, deaths)
+            elif "record" in message:
+                record = Record.from_json(message["record"])
+                worker.holding.pop(record.run_id, None)
+                yield record
+            elif "progress" in message:
+                p = message["progress"]
+                progress(p["run_ids"], p["step"], p["steps"])
+            elif "error" in message:
+                raise BadInput(message["error"])
+            elif "idle" in message:
+                self._hand(worker, waiting)
+
+    def close(self) -> list[Record]:
+        """Stop the workers; they checkpoint what is unfinished. returns: records that finished on the way out"""
+        for worker in self._workers:
+            if worker.process.poll() is None:
+                worker.process.send_signal(signal.SIGTERM)
+            if worker.process.stdin:
+                _close(worker.process.stdin)
+        for worker in self._workers:
+            try:
+                worker.process.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                worker.process.kill()
+                worker.process.wait()
+            if worker.thread:
+                worker.thread.join()
+            if worker.process.stdout:
+                worker.process.stdout.close()
+        self._workers = []
+        left: list[Record] = []
+        while not self._inbox.empty():
+            _, message = self._inbox.get()
+            if message and "record" in message:
+                left.append(Record.from_json(message["record"]))
+        return left
+
+    # --------------------------------------------------------------------------------------------- workers
+
+    def _start(self) -> _Worker:
+        command = [sys.executable, "-m", "keyspan.lab.worker", "--serve", "--device", self.device]
+        if self.folder:
+            command += ["--files", str(self.folder / "files"), "--checkpoints", str(self.folder / "checkpoints")]
+        if self.weights:
+            command += ["--weights", str(self.weights)]
+        threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **threads},
+            start_new_session=True,  # Ctrl-C is for the driver, which tells the workers in its own way
+        )
+        worker = _Worker(process)
+        worker.thread = threading.Thread(target=self._listen, args=(worker,), daemon=True)
+        worker.thread.start()
+        self._workers.append(worker)
+        return worker
+
+    def _listen(self, worker: _Worker) -> None:
+        assert worker.process.stdout is not None
+        for line in worker.process.stdout:
+            self._inbox.put((worker, json.loads(line)))
+        self._inbox.put((worker, None))
+
+    def _hand(self, worker: _Worker, waiting: deque[list[Run]]) -> None:
+        """Give a worker its next shard, if it has none."""
+        if worker.holding or not waiting:
+            return
+        shard = waiting.popleft()
+        worker.holding = {run.run_id: run for run in shard}
+        assert worker.process.stdin is not None
+        with suppress(BrokenPipeError):  # it has died; its end of the line will tell
+            worker.process.stdin.write(json.dumps({"runs": [run.to_json() for run in shard]}) + "\n")
+            worker.process.stdin.flush()
+
+    def _bury(self, worker: _Worker, waiting: deque[list[Run]], deaths: Counter[str]) -> Iterator[Record]:
+        """A worker is gone: give its members to a new one, apart, so that the one that kills is found."""
+        code = worker.process.wait()
+        self._workers.remove(worker)
+        if worker.thread:
+            worker.thread.join()
+        for pipe in (worker.process.stdin, worker.process.stdout):
+            if pipe:
+                _close(pipe)
+        for run_id, run in worker.holding.items():
+            deaths[run_id] += 1
+            if deaths[run_id] < _TRIES:
+                waiting.append([run])
+            elif code == -signal.SIGKILL:
+                yield make_record(run, Verdict(status=Status.OUT_OF_MEMORY), device=self.device, steps=0)
+            else:
+                raise RunnerError(f"A worker must finish its members, but {_TRIES} died in a row (exit {code}) on {run_id}.")
+        if not worker.holding and code not in (0, -signal.SIGTERM):
+            raise RunnerError(f"A worker must start, but it ended with exit {code}. See the messages above.")
+        if waiting:
+            self._hand(self._start(), waiting)
+
+
+def _close(pipe: Any) -> None:
+    with suppress(BrokenPipeError):
+        pipe.close()

@@ -1,0 +1,267 @@
+"""What a user calls: ask a question of the laboratory and get a frozen answer whose `.to_dict()` is the JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import keyspan
+from keyspan.errors import BadInput
+from keyspan.evidence.store import Store
+from keyspan.lab.crossing import Crossing
+from keyspan.lab.search import Answer, ArmAnswer, Probe
+from keyspan.problems import graphs
+from keyspan.problems.dichotomies import Dichotomies, separable_fraction
+from keyspan.problems.relations import Relations
+from keyspan.runners import driver
+from keyspan.runners.driver import Outcome, Runner, Watcher
+from keyspan.runners.questions import calibration_questions, relations_question
+from keyspan.specs import Channel, Question
+from keyspan.theory.bounds import law, warren_budget
+
+SCHEMA = 1
+MakeRunner = Callable[[], Runner]
+
+
+def _head() -> dict[str, Any]:
+    return {"schema": SCHEMA, "keyspan": keyspan.__version__}
+
+
+def _interval(crossing: Crossing) -> dict[str, float | int | None]:
+    return {"estimate": crossing.estimate, "low": crossing.low, "high": crossing.high}
+
+
+def _whole(crossing: Crossing) -> dict[str, float | int | None]:
+    return {k: None if v is None else int(v) for k, v in _interval(crossing).items()}
+
+
+# ------------------------------------------------------------------------------------------------- relations
+
+
+@dataclass(frozen=True)
+class RelationsResult:
+    """D_K* of one cell: the smallest key budget whose F1 meets the target, with its interval and every probe."""
+
+    question: Question
+    outcome: Outcome
+
+    @property
+    def answer(self) -> Answer:
+        """The search's answer."""
+        return self.outcome.answer
+
+    @property
+    def problem(self) -> Relations:
+        """The cell."""
+        assert isinstance(self.question.problem, Relations)
+        return self.question.problem
+
+    @property
+    def best(self) -> ArmAnswer | None:
+        """The number of heads that attains D_K*."""
+        return None if self.answer.best is None else self.answer.arms[self.answer.best]
+
+    @property
+    def law(self) -> float:
+        """m' ln m' / d"""
+        return law(self.problem.edges, self.problem.d_model)
+
+    @property
+    def lower_bound(self) -> float:
+        """Warren's count with the most heads tried, which is the lowest: it holds for every number of heads tried."""
+        heads = max(arm.heads or 1 for arm in self.answer.arms)
+        bits = graphs.entropy(self.problem.graph, self.problem.items).value
+        return warren_budget(bits, self.problem.items, self.problem.d_model, heads)
+
+    @property
+    def failed(self) -> int:
+        """How many members ended without a number."""
+        return self.answer.failed
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON of `keyspan measure relations`."""
+        answer, best, question = self.answer, self.best, self.question
+        estimate = answer.crossing.estimate
+        return _head() | {
+            "problem": self.problem.to_json(),
+            "recipe": question.recipe.name,  # type: ignore[attr-defined]
+            "criterion": question.criterion,
+            "threshold": "own" if question.score == "f1" else "best",
+            "target": question.target,
+            "seeds": len(question.replicates),
+            "key_budget": _whole(answer.crossing),
+            "interval_method": answer.method,
+            "heads": best.heads if best else None,
+            "d_key": int(estimate) // best.heads if best and best.heads and estimate else None,
+            "law": self.law,
+            "ratio": estimate / self.law if estimate and self.law else None,
+            "lower_bound": self.lower_bound,
+            "arms": [_arm_json(arm) for arm in answer.arms],
+            "non_monotone": [{"heads": h, "passes": low, "fails": high} for h, low, high in answer.non_monotone],
+            "failed": answer.failed,
+            "probes": [_probe_json(p, self.outcome.provenance) for p in answer.probes],
+            "run_ids": sorted(p.run.run_id for p in answer.probes),
+            "trained_now": len(self.outcome.trained),
+        }
+
+
+def _arm_json(arm: ArmAnswer) -> dict[str, Any]:
+    means = [{"key_budget": level, "score": mean} for level, mean in zip(arm.levels, arm.means, strict=True)]
+    return {"heads": arm.heads, "key_budget": _whole(arm.crossing), "scores": means}
+
+
+def _probe_json(probe: Probe, provenance: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    channel, verdict, run_id = probe.run.instrument, probe.verdict, probe.run.run_id
+    assert isinstance(channel, Channel)
+    scores = verdict.scores if verdict.measured else {}
+    return {
+        "heads": channel.heads,
+        "d_key": channel.d_key,
+        "key_budget": channel.key_budget,
+        "seed": probe.replicate,
+        "f1": scores.get("f1"),
+        "f1_best": scores.get("f1_best"),
+        "exact": verdict.exact,
+        "margin": scores.get("margin"),
+        "steps": provenance.get(run_id, {}).get("steps"),
+        "status": str(verdict.status),
+        "run_id": run_id,
+    }
+
+
+def measure_relations(
+    problem: Relations,
+    *,
+    store: Store,
+    make_runner: MakeRunner,
+    watcher: Watcher | None = None,
+    **asked: Any,
+) -> RelationsResult:
+    """The key-budget capacity D_K* of a cell. `asked`: the keywords of `relations_question`."""
+    question = relations_question(problem, **asked)
+    return RelationsResult(question, driver.answer([question], store, make_runner, watcher)[0])
+
+
+# ----------------------------------------------------------------------------------------------- calibration
+
+
+@dataclass(frozen=True)
+class CalibrateResult:
+    """The laboratory's own capacity beside the one that is known: Cover's 2d."""
+
+    dimension: int
+    question: Question
+    solver: Outcome
+    gradient: Outcome
+
+    @property
+    def known(self) -> float:
+        """2d"""
+        return 2.0 * self.dimension
+
+    @property
+    def covered(self) -> bool:
+        """Whether the interval covers what is known."""
+        c = self.solver.answer.crossing
+        return c.low is not None and c.high is not None and c.low <= self.known <= c.high
+
+    @property
+    def gradient_shortfall(self) -> float | None:
+        """The fraction of the measured capacity that the recipe `gradient` does not reach."""
+        full, part = self.solver.answer.crossing.estimate, self.gradient.answer.crossing.estimate
+        return None if full is None or part is None else 1.0 - part / full
+
+    @property
+    def failed(self) -> int:
+        """How many members ended without a number."""
+        return self.solver.answer.failed + self.gradient.answer.failed
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON of `keyspan calibrate`."""
+        crossing = self.solver.answer.crossing
+        probes = [*self.solver.answer.probes, *self.gradient.answer.probes]
+        return _head() | {
+            "dimension": self.dimension,
+            "known": self.known,
+            "measured": crossing.estimate,
+            "low": crossing.low,
+            "high": crossing.high,
+            "covered": self.covered,
+            "interval_method": self.solver.answer.method,
+            "recipe": "separator",
+            "gradient": _interval(self.gradient.answer.crossing),
+            "gradient_shortfall": self.gradient_shortfall,
+            "seeds": len(self.question.replicates),
+            "probes": [
+                *_fractions(self.solver.answer, self.dimension, "separator"),
+                *_fractions(self.gradient.answer, self.dimension, "gradient"),
+            ],
+            "failed": self.failed,
+            "run_ids": sorted(p.run.run_id for p in probes),
+            "trained_now": len(self.solver.trained) + len(self.gradient.trained),
+        }
+
+
+def wilson(hits: int, of: int, z: float = 1.959964) -> tuple[float, float]:
+    """Wilson's 95% interval of a fraction."""
+    centre = (hits + z * z / 2) / (of + z * z)
+    half = z * math.sqrt(hits * (of - hits) / of + z * z / 4) / (of + z * z)
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def _fractions(answer: Answer, dimension: int, recipe: str) -> list[dict[str, Any]]:
+    """The fraction fitted at every T, with its interval, beside Cover's formula."""
+    out = []
+    for level in answer.arms[0].levels:
+        here = [p.verdict for p in answer.probes if p.level == level]
+        known = [v.score("fitted") for v in here if v.measured]
+        hits = int(sum(known))
+        low, high = wilson(hits, len(known)) if known else (None, None)
+        out.append(
+            {
+                "recipe": recipe,
+                "examples": level,
+                "fitted": hits,
+                "of": len(known),
+                "fraction": hits / len(known) if known else None,
+                "low": low,
+                "high": high,
+                "exact": separable_fraction(level, dimension),
+                "status": "measured" if len(known) == len(here) else "unconverged",
+            }
+        )
+    return out
+
+
+def calibrate(
+    dimension: int = 16,
+    *,
+    store: Store,
+    make_runner: MakeRunner,
+    seeds: int = 200,
+    seed: int = 0,
+    watcher: Watcher | None = None,
+) -> CalibrateResult:
+    """Cover's capacity, by the fleet, search, judge, store and interval that every other capacity goes through."""
+    questions = calibration_questions(dimension, seeds=seeds, seed=seed)
+    solver, gradient = driver.answer(questions, store, make_runner, watcher)
+    return CalibrateResult(dimension, questions[0], solver, gradient)
+
+
+# ------------------------------------------------------------------------------------------------- any problem
+
+
+def measure(problem: Relations | Dichotomies, **asked: Any) -> RelationsResult:
+    """Measure a problem's capacity. Only relations so far; `calibrate` measures dichotomies."""
+    if isinstance(problem, Relations):
+        return measure_relations(problem, **asked)
+    raise BadInput(f"`measure` takes a Relations problem, but got {type(problem).__name__}. Use calibrate for that.")
+
+
+def store_folder(url: str) -> Path | None:
+    """The folder beside a SQLite store where checkpoints and file contents lie."""
+    prefix = "sqlite:///"
+    return Path(url[len(prefix) :]).parent if url.startswith(prefix) and len(url) > len(prefix) else None

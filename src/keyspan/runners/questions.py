@@ -1,0 +1,122 @@
+"""From what a user asks to a `Question`: defaults filled in, the bracket taken from theory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from keyspan.errors import require
+from keyspan.lab import recipes
+from keyspan.problems.dichotomies import Dichotomies
+from keyspan.problems.relations import Relations
+from keyspan.specs import Arm, Channel, LinearUnit, Question
+from keyspan.theory.bounds import law
+
+SEED_STRIDE = 1_000_000  # replicate i of `--seed s` is s * 1,000,000 + i, so that seeds never share instances
+CRITERIA = ("mean", "all", "any")
+THRESHOLDS = {"own": "f1", "best": "f1_best"}
+
+
+def replicates(seeds: int, seed: int) -> tuple[int, ...]:
+    """The replicates of a question. seeds: how many; seed: which set of them"""
+    require(1 <= seeds <= SEED_STRIDE, "`1 <= --seeds <= 1000000`", seeds, "Try 3.")
+    require(0 <= seed < 2**31, "`0 <= --seed < 2^31`", seed, "Seeds count from 0.")
+    return tuple(seed * SEED_STRIDE + i for i in range(seeds))
+
+
+def default_heads(items: int) -> tuple[int, ...]:
+    """Powers of two up to items / 8."""
+    out = [1]
+    while 2 * out[-1] <= items // 8:
+        out.append(2 * out[-1])
+    return tuple(out)
+
+
+def relations_question(
+    problem: Relations,
+    *,
+    heads: Sequence[int] | None = None,
+    key_budgets: Sequence[int] | None = None,
+    seeds: int = 3,
+    seed: int = 0,
+    target: float = 0.99,
+    recipe: str = "gradient",
+    criterion: str | None = None,
+    threshold: str = "own",
+    steps: int | None = None,
+) -> Question:
+    """The capacity D_K* of a cell: the smallest key budget, over the heads tried, whose F1 meets the target."""
+    require(recipe == "gradient", "`--recipe` in gradient", repr(recipe), "The solver is not built yet; use gradient.")
+    criterion = criterion or "mean"
+    require(criterion in CRITERIA, "`--criterion` in mean|all|any", repr(criterion), "Choose one.")
+    require(threshold in THRESHOLDS, "`--threshold` in own|best", repr(threshold), "Choose one.")
+    require(0 < target <= 1, "`0 < --target <= 1`", target, "F1 is a fraction; try 0.99.")
+    require(steps is None or 1 <= steps <= 10**7, "`1 <= --steps <= 10000000`", steps, "Try 2000.")
+    chosen = sorted(set(heads)) if heads else list(default_heads(problem.items))
+    require(min(chosen) >= 1, "`--heads >= 1`", min(chosen), "Ask for at least one head.")
+    arms = tuple(_arm(problem, h, sorted(set(key_budgets)) if key_budgets else None) for h in chosen)
+    return Question(
+        problem=problem,
+        instrument=Channel(heads=1, d_key=1),
+        recipe=recipes.gradient() if steps is None else recipes.gradient(steps=steps),
+        stopping=recipes.DEFAULT_STOPPING,
+        arithmetic="fp32",
+        knob="budget",
+        arms=arms,
+        replicates=replicates(seeds, seed),
+        score=THRESHOLDS[threshold],
+        target=target,
+        criterion=criterion,
+        search=key_budgets is None,
+    )
+
+
+def _arm(problem: Relations, heads: int, budgets: list[int] | None) -> Arm:
+    """One number of heads: all budgets with d_key <= d_model, and the bracket [law / 2, 2 law] among them."""
+    if budgets is not None:
+        require(min(budgets) >= 1, "`--key-budgets >= 1`", min(budgets), "Give at least one dimension.")
+        for budget in budgets:
+            Channel(heads=1, d_key=1).with_budget(heads, budget)
+        return Arm(heads=heads, levels=tuple(budgets), low=budgets[0], high=budgets[-1])
+    levels = tuple(heads * d_key for d_key in range(1, problem.d_model + 1))
+    guess = law(problem.edges, problem.d_model)
+    low = max((level for level in levels if 2 * level <= guess), default=levels[0])
+    high = min((level for level in levels if level >= 2 * guess), default=levels[-1])
+    return Arm(heads=heads, levels=levels, low=low, high=high)
+
+
+def calibration_questions(dimension: int, *, seeds: int = 200, seed: int = 0) -> list[Question]:
+    """Cover's capacity twice: by the separator, which finds a plane or proves that there is none, and by `gradient`.
+
+    The capacity is the number of random labels of which half the draws can be fitted. The gradient's is there to show
+    its shortfall, so it takes half the seeds and no guard.
+    """
+    require(seeds >= 10, "`--seeds >= 10`", seeds, "A fraction needs draws; 200 gives 2d to about 4%.")
+    levels = tuple(range(max(1, dimension // 4), 6 * dimension + 1))
+    full = Question(
+        problem=Dichotomies(dimension=dimension, examples=1),
+        instrument=LinearUnit(),
+        recipe=recipes.separator(),
+        stopping=recipes.SEPARATOR_STOPPING,
+        arithmetic="fp64",
+        knob="load",
+        arms=(Arm(heads=None, levels=levels, low=dimension, high=4 * dimension),),
+        replicates=replicates(seeds, seed),
+        score="fitted",
+        target=0.5,
+        criterion="mean",
+        pilot=seeds,
+        guard=3,
+    )
+    half = replicates(-(-seeds // 2), seed)
+    gradient = replace(
+        full,
+        recipe=recipes.gradient(),
+        stopping=recipes.DEFAULT_STOPPING,
+        arithmetic="fp32",
+        arms=(replace(full.arms[0], high=2 * dimension),),
+        replicates=half,
+        pilot=len(half),
+        guard=1,
+    )
+    return [full, gradient]

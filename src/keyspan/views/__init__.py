@@ -1,0 +1,1 @@
+"""What is shown: figures now; a report and a page later. Compute, then draw."""
