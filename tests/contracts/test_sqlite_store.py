@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from tests.contracts.store_contract import MakeStore, StoreContract, a_record
+from tests.contracts.store_contract import MakeStore, StoreContract, a_record, finish, start
 
 from keyspan.errors import StoreError
 from keyspan.evidence import store as store_module
@@ -119,6 +119,10 @@ def test_a_relative_url_is_of_the_folder_it_was_opened_in(tmp_path: Path, monkey
         store.put_all([a_record(1)])
         with open_store(f"sqlite:///{tmp_path}/.keyspan/store.db", read_only=True) as reader:
             assert reader.count() == 1
+    monkeypatch.chdir(tmp_path)
+    with open_store("sqlite:///.keyspan/store.db", read_only=True) as reader:
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        assert reader.count() == 1
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
@@ -138,8 +142,8 @@ def test_a_pipe(tmp_path: Path, read_only: bool) -> None:
 
 @both
 def test_below_a_file(path: Path, read_only: bool) -> None:
-    one_line(opens(path / "store.db", read_only=read_only), "must be in a usable folder", "is a file")
-    one_line(opens(path / "further" / "store.db", read_only=read_only), "is a file")
+    for below in (path / "store.db", path / "further" / "store.db"):
+        one_line(opens(below, read_only=read_only), "must be in a usable folder", repr(str(below)), f"{str(path)!r:.20}")
 
 
 @both
@@ -164,17 +168,13 @@ def test_a_foreign_database(tmp_path: Path, read_only: bool, tables: str) -> Non
 
 
 @both
-def test_a_database_with_tables_of_our_names(tmp_path: Path, read_only: bool) -> None:
-    foreign = tmp_path / "foreign.db"
-    with closing(sqlite3.connect(foreign)) as connection:
-        connection.executescript(
-            "CREATE TABLE meta (version, application); INSERT INTO meta VALUES (1, 'other');"
-            "CREATE TABLE records (x); CREATE TABLE removals (x);"
-        )
-    one_line(opens(foreign, read_only=read_only), "must be one that keyspan made")
-    with closing(sqlite3.connect(foreign)) as connection:
+def test_a_database_with_tables_of_our_names(path: Path, read_only: bool) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE meta SET application = 'other'")
+    one_line(opens(path, read_only=read_only), "must be one that keyspan made", "other tables")
+    with closing(sqlite3.connect(path)) as connection:
         connection.executescript("DROP TABLE meta; CREATE TABLE meta (x)")
-    one_line(opens(foreign, read_only=read_only), "must be one that keyspan made", "no such column")
+    one_line(opens(path, read_only=read_only), "must be one that keyspan made", "no such column")
 
 
 @both
@@ -349,22 +349,41 @@ def test_readers_do_not_wait_for_a_writer(path: Path, monkeypatch: pytest.Monkey
         assert len(list(reader.records())) == 3
 
 
+@contextmanager
+def locked_for(path: Path, seconds: float) -> Iterator[None]:
+    """The same, in the background, for so many seconds."""
+    holding = threading.Event()
+
+    def hold() -> None:
+        with locked(path):
+            holding.set()
+            time.sleep(seconds)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert holding.wait(10)
+    yield
+    thread.join()
+
+
 def test_a_writer_waits_for_another(path: Path) -> None:
     with open_store(f"sqlite:///{path}") as store:
-        holding = threading.Event()
-
-        def hold() -> None:
-            with locked(path):
-                holding.set()
-                time.sleep(0.3)
-
-        thread = threading.Thread(target=hold)
-        thread.start()
-        assert holding.wait(10)
         start = time.monotonic()
-        assert store.put(a_record(50)) is True
-        thread.join()
+        with locked_for(path, 0.3):
+            assert store.put(a_record(50)) is True
         assert time.monotonic() - start > 0.2
+
+
+@pytest.mark.parametrize("new", [False, True])
+def test_a_writer_waits_to_open(path: Path, new: bool) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = DELETE")
+    if new:
+        path.write_bytes(b"")
+    with locked_for(path, 0.3), open_store(f"sqlite:///{path}") as store:
+        assert store.put(a_record(50)) is True
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
 def test_a_writer_does_not_wait_for_ever(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -505,3 +524,47 @@ def test_records_in_the_log_of_a_killed_writer_are_never_overlooked(public: Path
         one_line(opens(copied / "store.db", read_only=True), "must be a file one can open")
     with open_store(f"sqlite:///{copied}/store.db", read_only=True) as reader:
         assert reader.count() == 4
+
+
+def test_a_busy_store_is_not_read_past_its_locks(public: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    connect, asked = store_module._connect, []
+
+    def busy(path: Path, options: str, first: str) -> sqlite3.Connection:
+        asked.append(options)
+        if options == "mode=ro":
+            error = sqlite3.OperationalError("database is locked")
+            error.sqlite_errorcode = sqlite3.SQLITE_BUSY
+            raise error
+        return connect(path, options, first)
+
+    monkeypatch.setattr(store_module, "_connect", busy)
+    with read_only_folder(public):
+        one_line(opens(public / "store.db", read_only=True), "must be free", "locked")
+    assert asked == ["mode=ro"]
+
+
+# ---------------------------------------------------------------------------------------------------------------- forks
+
+
+def test_a_forked_child_makes_its_own_connection(path: Path) -> None:
+    code = """
+        def connection(store):
+            with store._transaction() as c:
+                return c.connection.dbapi_connection
+        store = open_store(sys.argv[1])
+        inherited = connection(store)
+        assert connection(store) is inherited  # it is kept, so a child could take it by mistake
+        for use_first in (True, False):
+            child = os.fork()
+            if child == 0:
+                if use_first:
+                    assert connection(store) is not inherited
+                store.close()
+                inherited.execute("SELECT 1")  # not closed: that would be the parent's business
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+        assert connection(store) is inherited
+        store.close()
+        print("ready", flush=True)
+    """
+    finish(start(code, f"sqlite:///{path}"))

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from keyspan.errors import BadInput
 from keyspan.files.contents import Contents
+from keyspan.lab import recipes
 from keyspan.problems import NoContents, graphs
 from keyspan.problems.graphs import Edges, Graph
 from keyspan.problems.relations import Relations
@@ -274,7 +275,8 @@ def test_bits_of_regular_graphs() -> None:
 
 def run_of(graph: Graph, items: int = 7) -> Run:
     problem = Relations(items=items, d_model=3, graph=graph)
-    return Run(problem=problem, replicate=0, instrument=Channel(heads=1, d_key=1), recipe=Stopping(), stopping=Stopping())
+    channel = Channel(heads=1, d_key=1)
+    return Run(problem=problem, replicate=0, instrument=channel, recipe=recipes.gradient(), stopping=Stopping())
 
 
 @pytest.mark.parametrize(

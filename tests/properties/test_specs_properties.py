@@ -160,7 +160,7 @@ def spellings(number: float) -> list[str]:
     """Ways to write a float in JSON that mean the same float."""
     found = [repr(number), f"{number:.17e}", f"{number:.25e}", f"{number:.17E}"]
     if number.is_integer():
-        found += [str(int(number)), f"{int(number)}.0", f"{int(number)}e0", f"{int(number)}0e-1"]
+        found += [str(int(number)), f"{int(number)}.0", f"{int(number)}e0", f"{10 * int(number)}e-1"]
     return found
 
 

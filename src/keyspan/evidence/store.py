@@ -2,10 +2,8 @@
 
 Append-only: a record is inserted whole in one transaction or not at all, never changed and never deleted; removing one
 adds a line that hides it. A run may have several copies (two machines measured it, and the stores were merged): all
-are kept, and every answer uses the first that is not removed.
-
-The tables and queries below are plain Core, so that PostgreSQL can inherit them. What only SQLite does (files, WAL,
-locks, error codes) is in the lower half.
+are kept, and every answer uses the first that is not removed. The tables and queries are plain Core, so that PostgreSQL
+can inherit them; what only SQLite does (files, WAL, locks, error codes) is in the lower half.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
@@ -68,12 +66,9 @@ def _create(connection: sa.Connection) -> None:
     """Version 1. (The day a table changes, this function keeps the old tables, spelled out.)"""
     metadata.create_all(connection)
     if connection.dialect.name == "sqlite":
-        for table in ("records", "removals"):
-            for verb in ("UPDATE", "DELETE"):  # append-only even for whoever opens the file by hand
-                connection.exec_driver_sql(
-                    f"CREATE TRIGGER {table}_{verb.lower()} BEFORE {verb} ON {table} "
-                    f"BEGIN SELECT RAISE(ABORT, '{table} are never changed'); END"
-                )
+        for table, verb in product(("records", "removals"), ("UPDATE", "DELETE")):  # so even for who opens it by hand
+            refuse = f"BEGIN SELECT RAISE(ABORT, '{table} are never changed'); END"
+            connection.exec_driver_sql(f"CREATE TRIGGER {table}_{verb.lower()} BEFORE {verb} ON {table} {refuse}")
 
 
 MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = (_create,)  # the n-th leads from version n to n + 1
@@ -230,16 +225,10 @@ def _insert(connection: sa.Connection, record: Record, *, copies: bool) -> bool:
     content = record.content
     if any(live and (not copies or content == theirs) for _, theirs, live in known):
         return False
-    row = {
-        "run_id": record.run_id,
-        "copy": 1 + max((copy for copy, _, _ in known), default=-1),
-        "problem_id": record.problem_id,
-        "kind": record.kind,
-        "status": str(record.verdict.status),
-        "content": content,
-        "body": record.to_line(),
-    }
-    connection.execute(records.insert().values(row))
+    row = {"run_id": record.run_id, "problem_id": record.problem_id, "kind": record.kind}
+    row |= {"status": str(record.verdict.status), "content": content, "body": record.to_line()}
+    copy = 1 + max((copy for copy, _, _ in known), default=-1)
+    connection.execute(records.insert().values(copy=copy, **row))
     return True
 
 
@@ -251,12 +240,10 @@ def _version(connection: sa.Connection, where: str) -> int:
     latest = sa.select(meta.c.version, meta.c.application).order_by(meta.c.version.desc()).limit(1)
     row = connection.execute(latest).first() if {"meta", "records", "removals"} <= names else None
     if row is None or row.application != APPLICATION:
-        raise StoreError(f"The store must be one that keyspan made, but {where} holds other tables. Choose another `--store`.")
-    if row.version > len(MIGRATIONS):
-        raise StoreError(
-            f"The store must have version {len(MIGRATIONS)} or older, but {where} has {row.version}. "
-            "Use the newer keyspan that wrote it."
-        )
+        raise StoreError(f"The store must be one that keyspan made, but {where} holds other tables. Choose another.")
+    if row.version > (newest := len(MIGRATIONS)):
+        fix = "Use the newer keyspan that wrote it."
+        raise StoreError(f"The store must have version {newest} or older, but {where} has {row.version}. {fix}")
     return int(row.version)
 
 
@@ -319,10 +306,7 @@ def _is_file(path: Path, where: str, *, read_only: bool) -> bool:
     except FileNotFoundError:
         return not read_only  # SQLite makes it
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        if isinstance(error, FileExistsError | NotADirectoryError):
-            reason = "a folder of that path is a file"
-        raise StoreError(f"The store must be in a usable folder, but {where} is not: {reason}. Choose another.") from None
+        raise StoreError(f"The store must be in a usable folder, but {where} is not ({error}). Choose another.") from None
     if not stat.S_ISREG(mode):
         kind = "a folder" if stat.S_ISDIR(mode) else "not a plain file"
         raise StoreError(f"The store must be a file, but {where} is {kind}. Name a file in it, such as `store.db`.")
@@ -331,11 +315,8 @@ def _is_file(path: Path, where: str, *, read_only: bool) -> bool:
 
 def _engine(path: Path, *, read_only: bool) -> sa.Engine:
     """Writers keep their connections. Readers open one for every question, and so see the store as it is then."""
-    url = sa.URL.create("sqlite", database=str(path))
-    if read_only:
-        engine = sa.create_engine(url, creator=lambda: _connect_reader(path), poolclass=NullPool)
-    else:
-        engine = sa.create_engine(url, creator=lambda: _connect_writer(path), poolclass=QueuePool, pool_size=4, max_overflow=-1)
+    connect, pool = (_connect_reader, NullPool) if read_only else (_connect_writer, QueuePool)
+    engine = sa.create_engine(sa.URL.create("sqlite", database=str(path)), creator=lambda: connect(path), poolclass=pool)
 
     @sa.event.listens_for(engine, "begin")
     def begin(connection: sa.Connection) -> None:
@@ -390,11 +371,9 @@ def _prepare(engine: sa.Engine, where: str, *, read_only: bool) -> bool:
     if os.path.getsize(str(engine.url.database)) % page:  # a last page cut short is all that SQLite does not notice
         raise StoreError(f"The store must be whole, but {where} is cut off in the middle of a page. Take a backup.")
     if read_only:
-        if 0 < version < len(MIGRATIONS):
-            raise StoreError(
-                f"The store must have version {len(MIGRATIONS)} to be read, but {where} has {version}. "
-                "Open it once for writing, which brings it forward."
-            )
+        if 0 < version < (newest := len(MIGRATIONS)):
+            fix = "Open it once for writing, which brings it forward."
+            raise StoreError(f"The store must have version {newest} to be read, but {where} has {version}. {fix}")
         return version > 0
     _use_wal(engine)
     with engine.execution_options(locks=True).begin() as connection:  # also tells at once if one cannot write
@@ -405,12 +384,10 @@ def _prepare(engine: sa.Engine, where: str, *, read_only: bool) -> bool:
 def _use_wal(engine: sa.Engine) -> None:
     """Turn the write-ahead log on. Two that do so at once are refused without waiting, so the waiting is ours."""
     deadline = time.monotonic() + BUSY_SECONDS
-    with closing(engine.raw_connection()) as pooled:
-        cursor = pooled.cursor()
+    with closing(engine.raw_connection()) as connection:
         while True:
             try:
-                cursor.execute("PRAGMA journal_mode = WAL")
-                cursor.fetchall()
+                connection.cursor().execute("PRAGMA journal_mode = WAL").close()
                 return
             except sqlite3.OperationalError as error:
                 if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
@@ -431,9 +408,8 @@ _REASONS = {  # SQLite's primary error code -> the rule, what it found, the fix
 
 
 def _code(error: Any) -> int:
-    """The primary code of an error of SQLite's; -1 when it is from elsewhere."""
-    code: int = getattr(error, "sqlite_errorcode", -1)
-    return code & 0xFF if code >= 0 else -1
+    """The primary code of an error of SQLite's; 255, which is none, when it is from elsewhere."""
+    return int(getattr(error, "sqlite_errorcode", -1)) & 0xFF
 
 
 @contextmanager
@@ -443,7 +419,7 @@ def _explained(where: str) -> Iterator[None]:
         yield
     except (sa.exc.SQLAlchemyError, sqlite3.Error) as error:
         cause: Any = getattr(error, "orig", None) or error
-        detail = " ".join(str(cause).split())
         other = ("answer", "it does not", "Check the file with `sqlite3 FILE 'PRAGMA integrity_check'`.")
         rule, found, fix = _REASONS.get(_code(cause), other)
+        detail = " ".join(str(cause).split())
         raise StoreError(f"The store must {rule}, but at {where} {found} ({detail}). {fix}") from error

@@ -1,0 +1,47 @@
+"""The batched channel: the contract on every device, and what it refuses."""
+
+from __future__ import annotations
+
+import pytest
+from tests.contracts.attention_contract import ChannelContract, refused, run_of
+
+from keyspan.attention.channel import ChannelBucket
+from keyspan.attention.instrument import next_power_of_two, round_up
+from keyspan.problems.dichotomies import Dichotomies
+from keyspan.problems.relations import Relations
+from keyspan.specs import Channel
+
+
+class TestChannelOnCpuInDouble(ChannelContract):
+    device, arithmetic, tolerance = "cpu", "fp64", 1e-12
+
+
+class TestChannelOnCpuInSingle(ChannelContract):
+    device, arithmetic, tolerance = "cpu", "fp32", 1e-5
+
+
+@pytest.mark.gpu
+class TestChannelOnGpuInDouble(ChannelContract):
+    device, arithmetic, tolerance = "cuda", "fp64", 1e-12
+
+
+@pytest.mark.gpu
+class TestChannelOnGpuInSingle(ChannelContract):
+    device, arithmetic, tolerance = "cuda", "fp32", 1e-5
+
+
+RELATIONS = Relations(items=7, d_model=5)
+CHANNEL = Channel(heads=2, d_key=3)
+
+
+def test_what_a_channel_cannot_do_is_refused() -> None:
+    other = run_of(Dichotomies(dimension=3, examples=5), CHANNEL)
+    assert "dichotomies" in refused(other, ChannelBucket)
+    assert "squared-hinge" in refused(run_of(RELATIONS, CHANNEL), ChannelBucket, loss="squared-hinge")
+    for arithmetic in ("tf32", "bf16"):
+        assert arithmetic in refused(run_of(RELATIONS, CHANNEL, arithmetic), ChannelBucket)
+
+
+def test_padded_sizes() -> None:
+    assert [next_power_of_two(n) for n in (1, 2, 3, 4, 5, 8, 9, 1000)] == [1, 2, 4, 4, 8, 8, 16, 1024]
+    assert [round_up(n, 16) for n in (1, 15, 16, 17, 48)] == [16, 16, 16, 32, 48]

@@ -1,0 +1,220 @@
+"""The search walks a path that depends on the question and the verdicts on it, and on nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from keyspan.lab import recipes
+from keyspan.lab.search import Answer, Wanted, propose
+from keyspan.problems.relations import Relations
+from keyspan.runners.questions import calibration_questions, relations_question
+from keyspan.specs import Arm, Channel, Question, Run, Stopping
+from keyspan.verdict import Status, Verdict
+
+Oracle = Callable[[Run], Verdict]
+
+
+def held(score: float) -> Verdict:
+    return Verdict(status=Status.MEASURED, exact=score == 1.0, scores={"f1": score, "f1_best": score, "fitted": score})
+
+
+def channel(run: Run) -> Channel:
+    assert isinstance(run.instrument, Channel)
+    return run.instrument
+
+
+def threshold(at: dict[int, int]) -> Oracle:
+    """F1 is 1 from a budget on that depends on the heads, and 0.5 below."""
+    return lambda run: held(1.0 if channel(run).key_budget >= at[channel(run).heads] else 0.5)
+
+
+def walk(question: Question, oracle: Oracle, known: dict[str, Verdict] | None = None) -> tuple[Answer, list[list[Run]]]:
+    """Answer a question with an oracle. returns: the answer and the members of every round"""
+    verdicts = dict(known or {})
+    rounds: list[list[Run]] = []
+    for _ in range(200):
+        step = propose(question, verdicts)
+        if isinstance(step, Answer):
+            return step, rounds
+        assert step.runs
+        assert not {run.run_id for run in step.runs} & set(verdicts), "a measured member is never wanted again"
+        rounds.append(list(step.runs))
+        verdicts |= {run.run_id: oracle(run) for run in step.runs}
+    raise AssertionError("the search does not end")
+
+
+def cell(items: int = 128, d_model: int = 16, **asked: object) -> Question:
+    return relations_question(Relations(items=items, d_model=d_model), **asked)  # type: ignore[arg-type]
+
+
+def test_it_finds_the_smallest_budget_over_heads() -> None:
+    answer, rounds = walk(cell(), threshold({1: 999, 2: 999, 4: 60, 8: 56, 16: 64}))
+    assert (answer.crossing.estimate, answer.crossing.low, answer.crossing.high) == (56, 56, 56)
+    assert answer.best is not None
+    assert answer.arms[answer.best].heads == 8
+    assert answer.arms[0].crossing.estimate is None  # one head: not reached at any d_key up to d_model
+    assert not answer.non_monotone
+    assert answer.failed == 0
+    assert len(rounds) <= 6
+
+
+def test_a_round_holds_all_arms_and_all_seeds() -> None:
+    _, rounds = walk(cell(seeds=3), threshold({1: 999, 2: 999, 4: 60, 8: 56, 16: 64}))
+    first = {(channel(r).heads, channel(r).key_budget, r.replicate) for r in rounds[0]}
+    assert {h for h, _, _ in first} == {1, 2, 4, 8, 16}
+    assert all((h, b, s) in first for h, b, _ in first for s in range(3))
+
+
+def test_one_head_is_never_wider_than_d_model() -> None:
+    _, rounds = walk(cell(), threshold(dict.fromkeys((1, 2, 4, 8, 16), 999)))
+    assert max(channel(r).d_key for runs in rounds for r in runs) == 16
+
+
+@given(at=st.integers(1, 16 * 8))
+def test_any_threshold_is_found_exactly(at: int) -> None:
+    question = cell(heads=[8], seeds=1)
+    answer, _ = walk(question, threshold({8: at}))
+    assert answer.crossing.estimate == -(-at // 8) * 8
+
+
+@given(at=st.integers(1, 200))
+def test_the_bracket_moves_outwards_when_it_does_not_hold_the_crossing(at: int) -> None:
+    arm = Arm(heads=1, levels=tuple(range(1, 201)), low=50, high=60)
+    question = replace(cell(d_model=200, heads=[1], seeds=1), arms=(arm,))
+    answer, _ = walk(question, threshold({1: at}))
+    assert answer.crossing.estimate == at
+
+
+def test_guard_levels_on_both_sides_of_the_crossing() -> None:
+    answer, _ = walk(cell(heads=[8]), threshold({8: 56}))
+    assert {40, 48, 56, 64} <= set(answer.arms[0].levels)
+
+
+def test_an_arm_that_cannot_win_is_left_alone() -> None:
+    _, rounds = walk(cell(heads=[2, 16], d_model=64), threshold({2: 6, 16: 1000}))
+    wide = {channel(r).key_budget for runs in rounds for r in runs if channel(r).heads == 16}
+    assert max(wide) <= 32  # its bracket, and no further although it was never held there
+
+
+def test_the_answer_does_not_depend_on_what_else_is_stored() -> None:
+    question = cell(heads=[4, 8])
+    oracle = threshold({4: 60, 8: 56})
+    alone, _ = walk(question, oracle)
+    everything = {run.run_id: oracle(run) for arm in question.arms for level in arm.levels for run in question.runs(arm, level)}
+    among, rounds = walk(question, oracle, everything)
+    assert rounds == []
+    assert among == alone
+
+
+@given(cut=st.integers(0, 30), seed=st.integers(0, 5))
+def test_a_killed_search_gives_the_same_answer(cut: int, seed: int) -> None:
+    question = cell(heads=[4, 8], seeds=2, seed=seed)
+    oracle = threshold({4: 60, 8: 56})
+    whole, rounds = walk(question, oracle)
+    members = [run for runs in rounds for run in runs]
+    kept = {run.run_id: oracle(run) for run in members[:cut]}
+    again, missing = walk(question, oracle, kept)
+    assert again == whole
+    assert {r.run_id for runs in missing for r in runs} == {r.run_id for r in members[cut:]}
+
+
+def test_more_seeds_want_only_their_own_members() -> None:
+    def noisy(run: Run) -> Verdict:  # at the crossing the later seeds fail, so five seeds judge it otherwise than three
+        budget = channel(run).key_budget
+        return held(1.0 if budget > 56 or (budget == 56 and run.replicate < 3) else 0.9)
+
+    three, rounds = walk(cell(heads=[8], seeds=3), noisy)
+    known = {run.run_id: noisy(run) for runs in rounds for run in runs}
+    five, more = walk(cell(heads=[8], seeds=5), noisy, known)
+    assert {run.replicate for runs in more for run in runs} == {3, 4}
+    assert three.crossing.estimate == 56
+    assert five.crossing.estimate == 64  # the guard level above was measured, so the answer stays tight
+
+
+def test_non_monotone_probes_are_reported() -> None:
+    odd = {40: 1.0, 48: 0.5}
+    answer, _ = walk(cell(heads=[8]), lambda run: held(odd.get(b := channel(run).key_budget, 1.0 if b >= 56 else 0.5)))
+    assert (8, 40, 48) in answer.non_monotone
+    assert answer.crossing.estimate == 56  # a level counts only when every probed one above it passes too
+
+
+def test_a_failed_member_is_no_number_and_does_not_pass() -> None:
+    def oracle(run: Run) -> Verdict:
+        failing = channel(run).key_budget == 64 and run.replicate == 1
+        return Verdict(status=Status.DIVERGED) if failing else threshold({8: 56})(run)
+
+    answer, _ = walk(cell(heads=[8]), oracle)
+    assert answer.failed == 1
+    assert answer.crossing.estimate == 72
+    means = dict(zip(answer.arms[0].levels, answer.arms[0].means, strict=True))
+    assert means[64] == 1.0  # over those that were measured
+
+
+@pytest.mark.parametrize(("criterion", "expected"), [("all", 64), ("mean", 64), ("any", 48)])
+def test_criteria(criterion: str, expected: int) -> None:
+    def oracle(run: Run) -> Verdict:
+        return held(1.0 if channel(run).key_budget >= {0: 48, 1: 56, 2: 64}[run.replicate] else 0.9)
+
+    answer, _ = walk(cell(heads=[8], criterion=criterion), oracle)
+    assert answer.crossing.estimate == expected
+
+
+def test_the_interval_spans_what_the_seeds_say() -> None:
+    def oracle(run: Run) -> Verdict:
+        return held(1.0 if channel(run).key_budget >= {0: 48, 1: 56, 2: 64}[run.replicate] else 0.9)
+
+    answer, _ = walk(cell(heads=[8]), oracle)
+    assert answer.crossing.low is not None
+    assert answer.crossing.low <= 56
+    assert answer.crossing.high == 64
+
+
+def test_points_are_measured_without_a_search() -> None:
+    answer, rounds = walk(cell(heads=[4, 8], key_budgets=[32, 64]), threshold({4: 60, 8: 80}))
+    assert len(rounds) == 1
+    assert [arm.levels for arm in answer.arms] == [(32, 64), (32, 64)]
+    assert answer.crossing.estimate == 64
+
+
+def test_an_empty_answer_says_so() -> None:
+    answer, _ = walk(cell(heads=[1]), threshold({1: 999}))
+    assert answer.crossing.estimate is None
+    assert answer.best is None
+
+
+def test_propose_is_pure() -> None:
+    question = cell(heads=[8])
+    first, second = propose(question, {}), propose(question, {})
+    assert isinstance(first, Wanted)
+    assert first == second
+
+
+def test_a_load_passes_below_its_crossing() -> None:
+    question, _ = calibration_questions(5, seeds=20)
+
+    def oracle(run: Run) -> Verdict:
+        examples = run.problem.examples  # type: ignore[attr-defined]
+        return held(1.0 if examples < 11 or (examples == 11 and run.replicate % 2) else 0.0)
+
+    answer, _ = walk(question, oracle)
+    assert answer.crossing.estimate == 11
+    assert answer.crossing.low is not None
+    assert answer.crossing.high is not None
+    assert 10 <= answer.crossing.low <= 11 <= answer.crossing.high <= 12
+
+
+def test_questions_read_back_from_json() -> None:
+    for question in (cell(), *calibration_questions(5, seeds=20)):
+        assert Question.from_json(question.to_json()) == question
+
+
+def test_stopping_and_recipe_enter_the_members() -> None:
+    question = cell(heads=[8], steps=77)
+    run = question.run(question.arms[0], 64, 0)
+    assert run.recipe == recipes.gradient(steps=77)
+    assert run.stopping == Stopping()
