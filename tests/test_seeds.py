@@ -291,7 +291,7 @@ def test_a_permutation_has_everything_once(n: int) -> None:
 
 def test_impossible_draws_are_refused() -> None:
     for below in (0, -3):
-        with pytest.raises(BadInput, match=f"`below >= 1` must hold, but got {below}"):
+        with pytest.raises(BadInput, match=rf"`1 <= below <= 2\^63` must hold, but got {below}"):
             Stream("a", "b").integers(below, 1)
     for size in (-1, 6):
         with pytest.raises(BadInput, match=f"`0 <= size <= n` must hold, but got size={size}, n=5"):

@@ -63,7 +63,7 @@ def test_a_measured_verdict_without_numbers_is_refused(missing: dict[str, Any]) 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
 def test_a_score_without_a_value_is_refused_by_name(number: float) -> None:
-    with pytest.raises(BadInput, match=r"^The score `margin` must be finite, but got (nan|inf|-inf)\."):
+    with pytest.raises(BadInput, match=r"^The score `margin` must be a finite number, but got (nan|inf|-inf)\."):
         Verdict(status=Status.MEASURED, exact=False, scores={"f1": 0.5, "margin": number})
 
 

@@ -1,9 +1,10 @@
 """keyspan: a capacity laboratory for self-attention.
 
     import keyspan
-    with keyspan.open_store("sqlite:///lab.db") as store:
-        cell = keyspan.Relations(items=128, d_model=32, graph=keyspan.graphs.permutation())
-        print(keyspan.measure(cell, store=store).to_dict()["key_budget"])
+
+    cell = keyspan.Relations(items=128, d_model=32, graph=keyspan.graphs.permutation())
+    print(keyspan.design(items=128, d_model=32).to_dict()["key_budget"])    # at once, from theory
+    print(keyspan.measure(cell, seeds=3).to_dict()["key_budget"])           # in half a minute, by training
 
 Nothing is computed on import, and torch is not imported: names are looked up when they are used.
 """
@@ -18,6 +19,7 @@ __version__ = "0.1.0"
 _WHERE = {
     "Dichotomies": "keyspan.problems.dichotomies",
     "KeyspanError": "keyspan.errors",
+    "Lab": "keyspan.runners.lab",
     "Record": "keyspan.evidence.record",
     "Relations": "keyspan.problems.relations",
     "Verdict": "keyspan.verdict",
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from keyspan.problems import graphs as graphs
     from keyspan.problems.dichotomies import Dichotomies as Dichotomies
     from keyspan.problems.relations import Relations as Relations
+    from keyspan.runners.lab import Lab as Lab
     from keyspan.runners.measure import calibrate as calibrate
     from keyspan.runners.measure import measure as measure
     from keyspan.verdict import Verdict as Verdict

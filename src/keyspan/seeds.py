@@ -120,7 +120,7 @@ class Stream:
 
     def integers(self, below: int, count: int) -> Int:
         """Uniform integers in [0, below), without bias. returns: (count,)"""
-        require(below >= 1, "`below >= 1`", below, "Draw from at least one value.")
+        require(1 <= below <= 2**63, "`1 <= below <= 2^63`", below, "Draw from at least one value.")
         limit = 2**64 - 2**64 % below
         out = np.empty(0, dtype=np.uint64)
         while out.size < count:

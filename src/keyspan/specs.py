@@ -1,7 +1,7 @@
 """Frozen specs, their canonical JSON, and the identities made from it.
 
 A spec is a frozen dataclass that says what was chosen and nothing else. Its canonical JSON has sorted keys and one
-spelling of every number; its hash is an identity. Two ids (HOUSE: identity):
+spelling of every number; its hash is an identity. Two ids (docs/identity.md):
 
     problem_id = hash(problem spec, replicate)
     run_id     = hash(problem_id, instrument, recipe, stopping rule, arithmetic, judge version)
@@ -18,6 +18,7 @@ import types
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
+from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 from keyspan.errors import BadInput, require
@@ -42,6 +43,9 @@ class Spec:
     def __init_subclass__(cls, family: str, version: int, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         cls.family, cls.version = family, version
+        known = _registry.setdefault(family, cls)
+        if known is not cls and known.__qualname__ != cls.__qualname__:
+            raise TypeError(f"The family {family!r} is {known.__qualname__}'s; give {cls.__qualname__} another name.")
         _registry[family] = cls
 
     def __post_init__(self) -> None:
@@ -92,17 +96,29 @@ def _coerce(value: Any, hint: Any, where: str) -> Any:
         if isinstance(value, str) or not isinstance(value, list | tuple):
             raise BadInput(f"`{where}` must be a list, but got {value!r}.")
         return tuple(_coerce(v, args[0], where) for v in value)
-    if hint is float:
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise BadInput(f"`{where}` must be a number, but got {value!r}.")
-        if not math.isfinite(value):
-            raise BadInput(f"`{where}` must be finite, but got {value}. NaN and infinities have no identity.")
-        return float(value) + 0.0  # -0.0 and 0.0 are one number, so they get one spelling
-    if hint is int and isinstance(value, float) and value.is_integer():
-        return int(value)
+    if hint in (int, float) and isinstance(value, Real) and not isinstance(value, bool):
+        return _number(value, hint, where)
     if isinstance(hint, type) and (not isinstance(value, hint) or (hint is int and isinstance(value, bool))):
-        raise BadInput(f"`{where}` must be {hint.__name__}, but got {value!r}.")
+        kind = "a number" if hint is float else hint.__name__
+        raise BadInput(f"`{where}` must be {kind}, but got {value!r}.")
     return value
+
+
+def _number(value: Real, hint: type, where: str) -> int | float:
+    """Numbers of any type (NumPy's too) as a plain int or float."""
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if hint is int and isinstance(value, Integral):
+        return int(value)
+    if not math.isfinite(number):
+        raise BadInput(f"`{where}` must be finite, but got {value}. NaN and infinities have no identity.")
+    if hint is float:
+        return number + 0.0  # -0.0 and 0.0 are one number, so they get one spelling
+    if not number.is_integer():
+        raise BadInput(f"`{where}` must be int, but got {value!r}.")
+    return int(number)
 
 
 def _plain(value: Any) -> Any:
@@ -129,9 +145,15 @@ def decode(data: Any) -> Spec:
     if unknown:
         raise BadInput(f"`{cls.family}` must have known fields only, but got {sorted(unknown)}.")
     try:
-        return cls(**{k: _undo(v) for k, v in given.items()})
+        old = {f.name: f.metadata["absent"] for f in fields(cls) if "absent" in f.metadata}  # type: ignore[arg-type]
+        return cls(**(old | {k: _undo(v) for k, v in given.items()}))
     except TypeError as error:
         raise BadInput(f"`{cls.family}` must have all its fields, but {error}.") from None
+
+
+def is_known(family: str, version: Any) -> bool:
+    """Whether specs of this family and version can be decoded here."""
+    return family in _registry and _registry[family].version == version
 
 
 def _undo(value: Any) -> Any:
@@ -146,8 +168,8 @@ def canonical(data: Any) -> str:
     """JSON with sorted keys, no spaces, shortest float spelling; NaN and infinities are refused."""
     try:
         return json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
-    except ValueError:
-        raise BadInput("A spec must hold finite numbers only, but got NaN or an infinity.") from None
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BadInput(f"A spec must hold JSON values and finite numbers only, but {error}.") from None
 
 
 def digest(data: Any, prefix: str) -> str:
@@ -179,6 +201,8 @@ class Channel(Spec, family="channel", version=1):
 
     def with_budget(self, heads: int, budget: int) -> Channel:
         """The channel with this many heads and this key budget."""
+        require(heads >= 1, "`--heads >= 1`", heads, "Ask for at least one head.")
+        require(budget >= 1, "`--key-budget >= 1`", budget, "Give every head at least one dimension.")
         if budget % heads:
             down, up = budget - budget % heads, budget - budget % heads + heads
             nearest = f"{down} or {up}" if down else f"{up}"

@@ -36,15 +36,24 @@ class Verdict:
     witness: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "status", Status(self.status))
+        try:
+            object.__setattr__(self, "status", Status(self.status))
+        except ValueError:
+            raise BadInput(f"A status must be one of {'|'.join(Status)}, but got {self.status!r}.") from None
+        if not isinstance(self.scores, Mapping) or not isinstance(self.witness, Mapping):
+            raise BadInput(f"`scores` and `witness` must be objects, but got {self.scores!r} and {self.witness!r}.")
+        if self.exact is not None and not isinstance(self.exact, bool):
+            raise BadInput(f"`exact` must be true, false or null, but got {self.exact!r}.")
         if self.status is Status.MEASURED:
             if self.exact is None or not self.scores:
                 raise BadInput("A measured verdict must have scores and say whether it is exact, but got neither.")
-        elif self.exact is not None or self.scores:
-            raise BadInput(f"A verdict with status `{self.status}` must carry no number, but got {dict(self.scores)}.")
+        elif self.exact is not None or self.scores or self.witness:
+            got = {**self.scores, **self.witness}
+            raise BadInput(f"A verdict with status `{self.status}` must carry no number, but got {got}.")
         for name, value in self.scores.items():
-            if not math.isfinite(value):
-                raise BadInput(f"The score `{name}` must be finite, but got {value}.")
+            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+                raise BadInput(f"The score `{name}` must be a finite number, but got {value!r}.")
+        object.__setattr__(self, "scores", {str(name): float(value) for name, value in self.scores.items()})
 
     @property
     def measured(self) -> bool:
@@ -55,7 +64,9 @@ class Verdict:
         """A score by name; `exact` counts as 0 or 1."""
         if not self.measured:
             raise BadInput(f"A score must come from a measured verdict, but this one is `{self.status}`.")
-        return float(bool(self.exact)) if name == "exact" else float(self.scores[name])
+        if name != "exact" and name not in self.scores:
+            raise BadInput(f"A score must be one of {', '.join(('exact', *self.scores))}, but got {name!r}.")
+        return float(bool(self.exact)) if name == "exact" else self.scores[name]
 
     def to_json(self) -> dict[str, Any]:
         """The verdict as JSON data; `from_json` reads it back."""
@@ -68,7 +79,7 @@ class Verdict:
     def from_json(cls, data: Mapping[str, Any]) -> Verdict:
         """Read what `to_json` wrote."""
         return cls(
-            status=Status(data["status"]),
+            status=data["status"],
             exact=data.get("exact"),
             scores=data.get("scores", {}),
             witness=data.get("witness", {}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from tests.contracts.attention_contract import ChannelContract, refused, run_of
 
 from keyspan.attention.channel import ChannelBucket
@@ -28,6 +29,14 @@ class TestChannelOnGpuInDouble(ChannelContract):
 @pytest.mark.gpu
 class TestChannelOnGpuInSingle(ChannelContract):
     device, arithmetic, tolerance = "cuda", "fp32", 1e-5
+
+
+@pytest.mark.gpu
+def test_initial_weights_have_equal_bits_on_every_device() -> None:
+    here, there = TestChannelOnCpuInSingle(), TestChannelOnGpuInSingle()
+    runs = here.runs(31, 17, [(7, 3), (5, 4), (8, 3)])
+    one, other = here.bucket(runs).init(runs), there.bucket(runs).init(runs)
+    assert all(torch.equal(one[k], other[k].cpu()) for k in one)
 
 
 RELATIONS = Relations(items=7, d_model=5)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from keyspan.attention import channel, linear, reference
 from keyspan.attention.channel import ChannelBucket
-from keyspan.attention.instrument import Arrays, Params
+from keyspan.attention.instrument import ALIGN, Arrays, Params
 from keyspan.attention.linear import LinearBucket
 from keyspan.errors import BadInput
 from keyspan.lab.recipes import gradient
@@ -76,7 +76,7 @@ def channel_params(bucket: ChannelBucket, runs: Sequence[Run], weights: Sequence
             heads, d_model, d_key = w[name].shape
             rows = torch.from_numpy(np.ascontiguousarray(w[name].transpose(0, 2, 1)))
             params[name][member, :heads, :d_key, :d_model] = rows.to(params[name])
-        params["bias"][member] = float(w["bias"])
+        params["bias"][member].view(-1)[0] = float(w["bias"])
     return params
 
 
@@ -89,7 +89,7 @@ def random_weights(run: Run, scale: float, seed: int) -> Weights:
 
 
 def exact_weights(instance: RelationInstance) -> Weights:
-    """One rank-1 head per edge: it holds any graph on items that differ (maths.md, section 2)."""
+    """One rank-1 head per edge: it holds any graph on unit rows none equal or opposite (`trivial_budget`)."""
     x, (source, target) = instance.embeddings, instance.edges.T
     query, key = x[source][:, :, None], x[target][:, :, None]
     s = reference.aggregate(reference.scores(x, query, key))
@@ -106,8 +106,9 @@ SHAPES = [
     (23, 11, [(3, 2), (4, 2), (3, 2)]),
     (31, 17, [(7, 3), (5, 4), (8, 3), (6, 4)]),
     (47, 19, [(13, 5), (11, 7)]),
-    (16, 32, [(2, 16), (2, 11)]),
+    (2 * ALIGN, ALIGN, [(2, 16), (2, 11)]),  # nothing to pad but a key dimension
 ]
+THREE_TILES = 3 * ALIGN - 7  # items that fill two tiles of ALIGN rows and a part of a third
 
 
 class ChannelContract:
@@ -195,6 +196,7 @@ class ChannelContract:
             for member, (heads, d_key) in enumerate(channels):
                 padding[member, :heads, :d_key, :d_model] = 0
             assert int(padding.count_nonzero()) == 0
+            assert int(grads["bias"].view(len(channels), -1)[:, 1:].count_nonzero()) == 0
             assert bool(torch.isfinite(grads[name]).all())
 
     def test_without_the_value_the_gradient_is_the_same(self) -> None:
@@ -225,16 +227,16 @@ class ChannelContract:
 
     # ------------------------------------------------------------------------------------------- tiles
 
-    @pytest.mark.parametrize("rows, block", [(16, 1), (32, 1), (48, 1), (48, 2), (48, 3)])
-    def test_tiles_change_nothing(self, rows: int, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-        """47 items, padded to 48: tiles of `rows` rows of `block` members, the last tile and block cut short."""
-        runs = self.runs(47, 19, [(3, 5), (4, 7), (3, 8), (4, 6), (3, 6)])
+    @pytest.mark.parametrize("tiles, block", [(3, 1), (2, 1), (1, 1), (1, 2), (1, 3)])
+    def test_tiles_change_nothing(self, tiles: int, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Several tiles of rows of one member, or one tile of several members, the last ones cut short."""
+        runs = self.runs(THREE_TILES, 19, [(3, 5), (4, 7), (3, 8), (4, 6), (3, 6)])
         whole = self.loaded(runs)
         row = whole.bucket.heads * whole.bucket.items * whole.bucket.dtype.itemsize
-        size = row * rows * (block if rows >= whole.bucket.items else 1)
-        monkeypatch.setitem(channel.TILE_BYTES, torch.device(self.device).type, size)
+        rows = {3: 1, 2: 2, 1: 3}[tiles] * ALIGN
+        monkeypatch.setitem(channel.TILE_BYTES, torch.device(self.device).type, row * rows * block)
         tiled = self.loaded(runs)
-        assert (tiled.bucket.rows, tiled.bucket.block) == (rows, block)
+        assert (tiled.bucket.items, tiled.bucket.rows, tiled.bucket.block) == (3 * ALIGN, rows, block)
         self.assert_reference(tiled)
         one, grads_one = whole.bucket.value_and_grad(whole.params, whole.batch)
         two, grads_two = tiled.bucket.value_and_grad(tiled.params, tiled.batch)
@@ -250,10 +252,10 @@ class ChannelContract:
 
     def test_a_tile_without_an_edge(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(channel.TILE_BYTES, torch.device(self.device).type, 1)
-        run = self.runs(47, 19, [(3, 5)])[0]
-        runs = [replace(run, problem=Relations(items=47, d_model=19, graph=Graph(name="erdos-renyi", edges=1)))]
-        given = self.loaded(runs)
-        assert given.bucket.rows == 16
+        run = self.runs(THREE_TILES, 19, [(3, 5)])[0]
+        problem = Relations(items=THREE_TILES, d_model=19, graph=Graph(name="erdos-renyi", edges=1))
+        given = self.loaded([replace(run, problem=problem)])
+        assert given.bucket.rows == ALIGN
         self.assert_reference(given)
 
     # ------------------------------------------------------------------------------------------- clear
@@ -268,7 +270,7 @@ class ChannelContract:
     def exact_members(self, tile: int | None, monkeypatch: pytest.MonkeyPatch) -> Loaded:
         if tile:
             monkeypatch.setitem(channel.TILE_BYTES, torch.device(self.device).type, tile)
-        runs = self.runs(29, 13, [(29, 1)] * 4)
+        runs = self.runs(THREE_TILES, 13, [(THREE_TILES, 1)] * 4)
         instances = [r.problem.instance(r.problem_id, NoContents()) for r in runs]  # type: ignore[attr-defined]
         return self.loaded(runs, [exact_weights(i) for i in instances])
 
@@ -287,12 +289,13 @@ class ChannelContract:
         given = self.exact_members(tile, monkeypatch)
         assert given.bucket.clear(given.params, given.batch, 1e-3).tolist() == [True] * 4
         weights = [dict(w) for w in given.weights]
-        for member, edge in ((1, 0), (2, 28)):  # the head of one edge is silenced
+        for member, edge in ((1, 0), (2, THREE_TILES - 1)):  # the head of one edge is silenced
             weights[member]["w_query"] = weights[member]["w_query"].copy()
             weights[member]["w_query"][edge] = 0.0
         x = given.instances[3].embeddings
         source, target = given.instances[3].edges[5]
-        other = next(j for j in range(28, -1, -1) if j != target and [source, j] not in given.instances[3].edges.tolist())
+        known = given.instances[3].edges.tolist()
+        other = next(j for j in range(THREE_TILES - 1, -1, -1) if j != target and [source, j] not in known)
         weights[3]["w_key"] = weights[3]["w_key"].copy()
         weights[3]["w_key"][5, :, 0] += x[other]  # the head of one edge also fires on a pair that is none
         wrong = self.loaded(given.runs, weights)

@@ -143,7 +143,7 @@ def test_a_pipe(tmp_path: Path, read_only: bool) -> None:
 @both
 def test_below_a_file(path: Path, read_only: bool) -> None:
     for below in (path / "store.db", path / "further" / "store.db"):
-        one_line(opens(below, read_only=read_only), "must be in a usable folder", repr(str(below)), f"{str(path)!r:.20}")
+        one_line(opens(below, read_only=read_only), "must be in a usable folder", repr(str(below)))
 
 
 @both
@@ -256,7 +256,7 @@ def test_migrations_run_forward_in_order(path: Path, monkeypatch: pytest.MonkeyP
     assert versions(path) == [1]
     with monkeypatch.context() as patch:
         later(patch, add_table, add_row)
-        one_line(opens(path, read_only=True), "must have version 3 to be read", "has 1", "Open it once for writing")
+        one_line(opens(path, read_only=True), "must have version 3,", "has 1", "Open it once for writing")
         assert path.stat().st_mtime_ns == before
         with open_store(f"sqlite:///{path}") as store:
             assert [r.to_line() for r in store.records()] == lines
@@ -266,7 +266,7 @@ def test_migrations_run_forward_in_order(path: Path, monkeypatch: pytest.MonkeyP
         with closing(sqlite3.connect(path)) as connection:
             assert connection.execute("SELECT x FROM added").fetchall() == [(3,)]
     for read_only in (False, True):  # and now that keyspan is the old one again
-        one_line(opens(path, read_only=read_only), "must have version 1 or older", "has 3", "Use the newer keyspan")
+        one_line(opens(path, read_only=read_only), "must have version <= 1", "has 3", "Use a newer keyspan")
 
 
 def test_a_new_store_is_made_at_the_latest_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -307,24 +307,6 @@ def test_many_migrate_at_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 # ---------------------------------------------------------------------------------------------------- append-only, safe
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        "UPDATE records SET status = 'measured'",
-        "DELETE FROM records",
-        "UPDATE removals SET removed = ''",
-        "DELETE FROM removals",
-    ],
-)
-def test_the_file_itself_is_append_only(path: Path, change: str) -> None:
-    with open_store(f"sqlite:///{path}") as store:
-        store.remove(a_record(1).run_id)
-    with closing(sqlite3.connect(path)) as connection, pytest.raises(sqlite3.IntegrityError, match="never changed"):
-        connection.execute(change)
-    with open_store(f"sqlite:///{path}", read_only=True) as store:
-        assert store.count() == 2
 
 
 def test_it_waits_safely(path: Path) -> None:
@@ -529,13 +511,13 @@ def test_records_in_the_log_of_a_killed_writer_are_never_overlooked(public: Path
 def test_a_busy_store_is_not_read_past_its_locks(public: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     connect, asked = store_module._connect, []
 
-    def busy(path: Path, options: str, first: str) -> sqlite3.Connection:
+    def busy(path: Path, options: str) -> sqlite3.Connection:
         asked.append(options)
         if options == "mode=ro":
             error = sqlite3.OperationalError("database is locked")
             error.sqlite_errorcode = sqlite3.SQLITE_BUSY
             raise error
-        return connect(path, options, first)
+        return connect(path, options)
 
     monkeypatch.setattr(store_module, "_connect", busy)
     with read_only_folder(public):

@@ -204,8 +204,12 @@ def test_lbfgs_that_starts_at_the_minimum_stays_there() -> None:
 
 def test_lbfgs_stops_where_nothing_gets_better() -> None:
     """A corner: the slope never vanishes, but no step makes progress."""
+
+    def corner(params: Params) -> tuple[Tensor, Params]:
+        return 1 + params["w"].abs().sum(1), {"w": params["w"].sign()}
+
     optimizer = make_optimizer(Lbfgs(steps=400))
-    params, state = run(optimizer, {"w": normal("w", 3, 1)}, lambda p: (p["w"].abs().sum(1), {"w": p["w"].sign()}), 400)
+    params, state = run(optimizer, {"w": normal("w", 3, 1)}, corner, 400)
     done = optimizer.finished(state)
     assert done is not None and bool(done.all()) and float(params["w"].abs().max()) < 1e-6
 

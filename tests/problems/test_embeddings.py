@@ -78,7 +78,7 @@ def test_rows_point_everywhere_alike(spec: Embeddings) -> None:
 
 
 def test_sparse_rows_overlap_by_chance() -> None:
-    """`s` ones of `d`: the mean inner product is s/d (maths.md, section 5)."""
+    """`s` ones of `d`: the mean inner product is s/d."""
     rows = draw(embeddings.sparse(8), 401, 64)
     assert (rows @ rows.T)[np.triu_indices(401, 1)].mean() == pytest.approx(8 / 64, rel=0.05)
 
@@ -88,7 +88,7 @@ def test_sparse_rows_overlap_by_chance() -> None:
 
 @pytest.mark.parametrize("items, d_model, measured", [(256, 64, 0.493), (512, 32, 0.664), (1024, 64, 0.536)])
 def test_coherence_of_gaussian_rows_is_as_measured_before(items: int, d_model: int, measured: float) -> None:
-    """maths.md, section 2."""
+    """Measured before, by another program."""
     assert coherence(draw(embeddings.gaussian(), items, d_model)) == pytest.approx(measured, abs=0.07)
 
 

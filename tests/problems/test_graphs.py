@@ -249,7 +249,7 @@ def test_asymptotic_counts_say_so_and_come_close() -> None:
     assert cubic == pytest.approx(math.log2(297200), rel=0.05)
 
 
-# ------------------------------------------------------------------------- the numbers of maths.md, section 7
+# ------------------------------------------------------------------------- counts known beforehand
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Identity as HOUSE.md promises it, for any spec: equal specs have equal ids, and different ones different ids."""
+"""Identity as docs/identity.md promises it, for any spec: equal specs have equal ids, and different ones different ids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bounds against the numbers printed in maths.md, exact cases, and what can be proven of them."""
+"""Bounds against the numbers computed by other programs, exact cases, and what can be proven of them."""
 
 import math
 

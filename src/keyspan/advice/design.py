@@ -25,8 +25,8 @@ LARGEST = 2**24  # items and dimensions, as in `Relations`
 LAW_TARGET = 0.99  # the F1 at which the constant of the law was read off
 
 INTERVAL_BASIS = (
-    "low and high are {:.2f} and {:.2f} times the law: the least and the most that trained channels needed in eight "
-    "cells (permutations, gaussian rows, 128 to 1024 items), kept between lower_bound and construction; not a "
+    "low and high are {:.2f} and {:.2f} times the law: the least and the most that trained channels needed in nine "
+    "cells (permutations, gaussian rows, 32 to 1024 items), kept between lower_bound and construction; not a "
     "confidence interval"
 ).format(*bounds.TRAINED_OVER_LAW)
 

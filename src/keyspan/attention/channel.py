@@ -80,7 +80,8 @@ class ChannelBucket:
             stream = Stream(run.weights_id, "weights")
             w = stream.normal((2, c.heads, c.d_key, self.d_model)) * math.sqrt(self.init_scale / c.d_key)
             query[member, : c.heads, : c.d_key, : self.d_model], key[member, : c.heads, : c.d_key, : self.d_model] = w
-        bias = np.full(len(runs), self.bias)
+        bias = np.zeros((len(runs), ALIGN))  # a whole slot, of which the first number counts
+        bias[:, 0] = self.bias
         made = {"w_query": query, "w_key": key, "bias": bias}
         return {k: torch.from_numpy(v).to(device=self.device, dtype=self.dtype) for k, v in made.items()}
 
@@ -119,7 +120,8 @@ class ChannelBucket:
         members = len(batch.x)
         q, k = self._project(params["w_query"], batch), self._project(params["w_key"], batch)
         dq, dk = torch.empty_like(q), torch.zeros_like(k)
-        dbias, loss = torch.zeros_like(params["bias"]), torch.zeros_like(params["bias"])
+        dbias = torch.zeros_like(params["bias"])
+        loss = torch.zeros_like(dbias[:, 0])
         for first in range(0, members, self.block):
             here = slice(first, min(first + self.block, members))
             for top in range(0, self.items, self.rows):
@@ -171,14 +173,14 @@ class ChannelBucket:
         """One tile of rows, of one block of members: its share of the loss and of the gradients."""
         s, best = self._scores(batch, q, k, here, top)
         rows = best.shape[1]
-        z = best + params["bias"][here, None, None]
+        z = best + params["bias"][here, :1, None]
         edges = self._edges(batch, here, top, rows)
         if loss is not None:
             loss[here] += self._loss(z, edges, top)
         g = torch.sigmoid(z).flatten(1)  # dL/dz of a non-edge, times m'
         g.scatter_add_(1, edges, torch.full_like(edges, -1, dtype=g.dtype))  # and of an edge
         g = self._drop_padding(g.view_as(z).mul_(1.0 / self.edges), top)
-        dbias[here] += g.sum(-1).sum(-1)
+        dbias[here, 0] += g.sum(-1).sum(-1)
         by_head = s.view(-1, self.heads, rows, self.items)
         if self.heads > 1:  # route: a pair's gradient goes to the head that attains its maximum
             torch.eq(by_head, best.unsqueeze(1), out=by_head)
@@ -213,7 +215,7 @@ class ChannelBucket:
             here = slice(first, min(first + self.block, members))
             for top in range(0, self.items, self.rows):
                 _, best = self._scores(batch, q, k, here, top)
-                z = best + params["bias"][here, None, None]
+                z = best + params["bias"][here, :1, None]
                 edges = self._edges(batch, here, top, best.shape[1])
                 flat = self._drop_padding(z, top, fill=-math.inf).flatten(1)
                 ok[here] &= (flat.gather(1, edges) > slack).all(1)
@@ -224,7 +226,7 @@ class ChannelBucket:
     def answers(self, params: Params, member: int, run: Run) -> Arrays:
         """One member's weights without padding. w_query, w_key: (heads, d_model, d_key)    bias: ()"""
         c = self._channel(run)
-        out = {"bias": params["bias"][member].double().cpu().numpy()}
+        out = {"bias": params["bias"][member, 0].double().cpu().numpy()}
         for name in ("w_query", "w_key"):
             w = params[name][member, : c.heads, : c.d_key, : self.d_model].double().cpu().numpy()
             out[name] = np.ascontiguousarray(w.transpose(0, 2, 1))

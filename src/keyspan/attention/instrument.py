@@ -17,9 +17,10 @@ Params = dict[str, torch.Tensor]
 Arrays = Mapping[str, NDArray[np.float64]]
 
 # Every axis of a member's arrays is padded to a multiple of this, heads and d_key apart. A member's slot is then whole
-# cache lines and whole vectors, and the same instructions run over it wherever it stands in a batch. Without it, matrix
-# products of equal numbers differ in their last bit (seen at d_model 1 to 19 with one or two key dimensions).
-ALIGN = 16
+# cache lines and whole unrolled vectors (two of 16 floats), so the same instructions run over it wherever it stands in a
+# batch. Without it, equal numbers come out with another last bit: matrix products choose their path by alignment, and
+# what is left over at the end of a vector loop goes through scalar code.
+ALIGN = 32
 
 DTYPES = {"fp64": torch.float64, "fp32": torch.float32}
 

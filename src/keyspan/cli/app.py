@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from typing import Any
 
 import typer
 
@@ -46,6 +48,9 @@ def run(argv: list[str]) -> int:
         found, rest = options.split(argv)
         options.current.__dict__.update(found.__dict__)
         result = app(rest, prog_name="keyspan", standalone_mode=False)
+        if result == 130:  # typer keeps Ctrl-C to itself
+            raise KeyboardInterrupt
+        sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except KeyspanError as error:
         return _complain(str(error), error.exit_code)
@@ -53,16 +58,31 @@ def run(argv: list[str]) -> int:
         return _complain("interrupted; what finished is kept, and the same command goes on.", 130)
     except typer.Abort:
         return _complain("interrupted.", 130)
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output has gone, as `| head` does
+    except (BrokenPipeError, SystemExit):  # the reader of our output has gone, as `| head` does; typer leaves by an exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
         return _complain(f"The disk must allow it, but {error}. Check the path, the rights and the space.", 2)
     except Exception as error:
-        usage = getattr(error, "format_message", None)  # typer's own usage errors; it keeps their class private
-        if usage is None:
+        if not hasattr(error, "format_message"):  # typer's own usage errors have it; their class is private
             raise
-        return _complain(f"{usage()} Try `keyspan {' '.join(rest[:1])} --help`.", 2)
+        return _complain(_usage(error, rest), 2)
+
+
+def _usage(error: Any, argv: list[str]) -> str:
+    """A usage error of typer's as one line: the rule, the value and where to look."""
+    param, context = getattr(error, "param", None), getattr(error, "ctx", None)
+    help_line = f"See `{getattr(context, 'command_path', 'keyspan')} --help`."
+    text = " ".join(error.format_message().split()).rstrip(".")
+    if not text:
+        return f"A verb must follow, but got none. {help_line}"
+    for flag in getattr(param, "opts", ()):
+        for token, following in zip(argv, [*argv[1:], None], strict=True):
+            value = following if token == flag else token.removeprefix(f"{flag}=")
+            if text.startswith("Invalid value") and value is not None and (token == flag or value != token):
+                kind = "a whole number" if "integer" in text else "a number"
+                return f"`{flag}` must be {kind}, but got {value!r}. {help_line}"
+    return f"{text}. {help_line}"
 
 
 def _complain(message: str, code: int) -> int:

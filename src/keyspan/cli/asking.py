@@ -9,27 +9,30 @@ from keyspan.cli.options import current
 from keyspan.cli.progress import Bars
 from keyspan.errors import BadInput, require
 from keyspan.evidence.store import open_store
-from keyspan.runners import driver
+from keyspan.runners.driver import Outcome
 from keyspan.runners.estimate import estimate
-from keyspan.runners.local import LocalRunner
+from keyspan.runners.lab import Lab
 from keyspan.specs import Question, canonical
 
 
-def ask(questions: list[Question], jobs: int | None, weights: Path | None = None) -> list[driver.Outcome]:
-    """Answer questions on this machine, training what the store does not hold."""
-    require(jobs is None or jobs >= 1, "`--jobs >= 1`", jobs, "Leave it out for one a core.")
+def lab(jobs: int | None = None, weights: Path | None = None, watcher: Bars | None = None) -> Lab:
+    """The laboratory that the global options name."""
+    return Lab(store=current.store, device=current.device, jobs=jobs, weights=weights, watcher=watcher)
 
-    def make_runner() -> LocalRunner:
-        return LocalRunner(current.device, jobs, current.folder, weights)
 
-    with open_store(current.store) as store, Bars() as bars:
-        return driver.answer(questions, store, make_runner, bars)
+def ask(questions: list[Question], jobs: int | None, weights: Path | None = None) -> list[Outcome]:
+    """Answer questions with progress on a terminal."""
+    if weights is not None and weights.exists() and not weights.is_dir():
+        raise BadInput(f"`--weights` must be a folder, but got the file {weights}. Name a folder; it is made if missing.")
+    with Bars() as bars:
+        return lab(jobs, weights, bars).answer(questions)
 
 
 def dry_run(questions: list[Question], jobs: int | None) -> int:
     """Print what would be trained."""
     import keyspan
 
+    require(jobs is None or jobs >= 1, "`--jobs >= 1`", jobs, "Leave it out for one a core.")
     with open_store(current.store, read_only=True, missing_ok=True) as store:
         data = estimate(questions, store, jobs).to_dict()
     data |= {"schema": 1, "keyspan": keyspan.__version__, "dry_run": True}
@@ -45,9 +48,13 @@ def dry_run(questions: list[Question], jobs: int | None) -> int:
 
 def hand_out(question: Question, path: Path) -> int:
     """Write a question for `python -m keyspan.lab.worker`, which carries out its whole search elsewhere."""
+    import keyspan
+
     if path.is_dir():
         raise BadInput(f"`--hand-out` must be a file, but got the folder {path}. Name a file in it.")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(canonical(question.to_json()) + "\n")
+    if current.json:
+        show.print_json({"schema": 1, "keyspan": keyspan.__version__, "path": str(path)})
     show.note(f"wrote {path}. Run: python -m keyspan.lab.worker {path} --out DIR; then: keyspan runs import DIR")
     return 0

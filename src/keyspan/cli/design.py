@@ -22,14 +22,17 @@ def design(
     from keyspan.advice.design import design as advise
     from keyspan.cli import show
     from keyspan.errors import require
+    from keyspan.files.contents import Contents
     from keyspan.files.graphs import read_graph
     from keyspan.runners import inputs
 
-    if graph and inputs.looks_like_file(graph):
+    is_file = bool(graph) and inputs.looks_like_file(str(graph))
+    require(degree is None or (bool(graph) and not is_file), "`--degree` with a graph family only", degree, "Drop --degree.")
+    if graph and is_file:
         require(edges is None, "only one of `--edges` and a graph file", "both", "Drop --edges.")
         answer = advise(items=items, d_model=d_model, edge_list=read_graph(graph), target=target)
     elif graph:
-        family = inputs.graph_from(graph, inputs.contents_beside(None), items=items, edges=edges, degree=degree)
+        family = inputs.graph_from(graph, Contents(None), items=items, edges=edges, degree=degree)
         answer = advise(items=items, d_model=d_model, graph=family, target=target)
     else:
         answer = advise(items=items, d_model=d_model, edges=edges, target=target)
@@ -51,7 +54,7 @@ def _print(data: dict[str, Any]) -> None:
     out.print(
         f"certain    D_K {budget['construction']}: one head per edge, for unit rows of which no two are equal or opposite"
     )
-    out.print(f"necessary  D_K {show.number(budget['lower_bound'], 2)} at least, whatever the weights (Warren)")
+    out.print(f"necessary  D_K {show.number(budget['lower_bound'], 2)} at least, to hold every such graph exactly (Warren)")
     out.print(f"cost       {data['parameters']} parameters, {show.number(data['bits_per_parameter'], 3)} bits in each")
     keys = ("heads", "d_key", "key_budget", "parameters", "solver_capacity", "feasible")
     rows = [[a[k] for k in keys] for a in data["alternatives"]]

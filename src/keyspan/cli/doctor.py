@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import importlib.util
-import platform
 from typing import Any
 
 from keyspan.cli.options import current
@@ -14,6 +11,9 @@ EXTRAS = {"networkx": ("graph", "graphs from networkx")}
 
 def doctor() -> int:
     """What this machine can do, what is missing, and how to get it."""
+    import importlib.util
+    import platform
+
     import keyspan
     from keyspan.cli import show
     from keyspan.errors import KeyspanError
@@ -56,6 +56,6 @@ def _print(data: dict[str, Any]) -> None:
     out.print(f"device  {data['gpu'] or 'cpu'}, {data['threads']} cores")
     for extra, about in data["extras"].items():
         state = "installed" if about["installed"] else f"missing: {about['get']}"
-        out.print(f"extra   {extra} ({about['for']}): {state}", markup=False)
+        out.print(f"extra   {extra} ({about['for']}): {state}")
     store = data["store"]
-    out.print(f"store   {store['url']}: " + (f"{store['runs']} runs" if store["ok"] else store["problem"]), markup=False)
+    out.print(f"store   {store['url']}: " + (f"{store['runs']} runs" if store["ok"] else store["problem"]))

@@ -50,12 +50,17 @@ def relations(
 ) -> int:
     """The smallest key budget D_K* = heads x d_key that recovers a graph's edges, and how sure that is."""
     from keyspan.cli import asking, show
+    from keyspan.files.contents import Contents
     from keyspan.problems.relations import Relations
     from keyspan.runners import inputs
     from keyspan.runners.measure import RelationsResult
     from keyspan.runners.questions import relations_question
 
-    contents = inputs.contents_beside(current.folder)
+    check_figure(figure)
+    if hand_out is not None:  # the worker looks beside the question for what files held
+        contents = Contents(hand_out.parent / "files")
+    else:
+        contents = Contents(None) if current.dry_run else asking.lab().contents  # a dry run writes nothing
     asked_graph = inputs.graph_from(graph, contents, items=items, edges=edges, degree=degree, exponent=exponent, loops=loops)
     rows = inputs.embeddings_from(embeddings, contents, items=items, d_model=d_model, ones=ones)
     question = relations_question(
@@ -86,6 +91,14 @@ def relations(
     return 3 if result.failed else 0
 
 
+def check_figure(path: Path | None) -> None:
+    """Refuse a figure that cannot be drawn before anything is trained for it."""
+    from keyspan.errors import BadInput
+
+    if path is not None and (path.is_dir() or path.with_suffix("").is_dir()):
+        raise BadInput(f"`--figure` must be a file name, but got the folder {path}. Name a file in it.")
+
+
 def print_relations(data: dict[str, Any]) -> None:
     """heads x D_K -> F1, then D_K*, the law and the lower bound."""
     from keyspan.cli import show
@@ -101,14 +114,14 @@ def print_relations(data: dict[str, Any]) -> None:
     title = f"Mean F1 ({data['threshold']} threshold, {data['seeds']} seeds) by heads and D_K: {which}"
     out.print(show.table(title, ["heads", *[str(b) for b in budgets], "D_K* [low, high]"], rows))
     if data["heads"]:
-        found = f"{data['heads']} heads x d_key {data['d_key']}"
+        found = f"{data['heads']} head{'s' if data['heads'] > 1 else ''} x d_key {data['d_key']}"
         out.print(f"D_K*         {show.interval(data['key_budget'], 0)}  ({found}, recipe {data['recipe']})")
     else:
         out.print("D_K*         not reached by any number of heads tried, up to d_key = d_model")
     out.print(
         f"law          {data['law']:.1f}  (m' ln m' / d)" + (f", D_K* / law {data['ratio']:.2f}" if data["ratio"] else "")
     )
-    out.print(f"lower bound  {data['lower_bound']:.2f}  (Warren; no weights of any kind can do with less)")
+    out.print(f"lower bound  {data['lower_bound']:.2f}  (Warren: with less, not every such graph can be held exactly)")
     out.print(f"interval     {data['interval_method']}")
     for odd in data["non_monotone"]:
         out.print(f"not monotone: {odd['heads']} heads pass at {odd['passes']} and fail at {odd['fails']}")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from pathlib import Path
 
 from keyspan.errors import BadInput
 
-DEFAULT_STORE = "sqlite:///.keyspan/store.db"
+DEFAULT_STORE = "sqlite:///.keyspan/store.db"  # as in runners/lab.py, which is not imported here: `--help` must be quick
 FLAGS = ("--json", "--quiet", "--dry-run")
 VALUES = ("--store", "--device", "--seed")
 
@@ -23,12 +22,6 @@ class Options:
     store: str = DEFAULT_STORE
     device: str = "auto"
     seed: int = 0
-
-    @property
-    def folder(self) -> Path | None:
-        """Where checkpoints and file contents lie: beside the store."""
-        prefix = "sqlite:///"
-        return Path(self.store[len(prefix) :]).parent if self.store.startswith(prefix) else None
 
 
 current = Options()  # set once per call of `main`, read by the verbs

@@ -65,7 +65,7 @@ def export_runs(path: Path = typer.Argument(..., help="FILE.jsonl (whole records
     from keyspan.evidence.transfer import export
 
     with open_store(current.store, read_only=True, missing_ok=True) as store:
-        count = export(store.records(), path)
+        count = export(store.records(copies=True), path)
     if current.json:
         show.print_json(_head() | {"path": str(path), "exported": count})
     else:
@@ -88,7 +88,8 @@ def import_runs(path: Path = typer.Argument(..., help="A JSONL file of records, 
     if current.json:
         show.print_json(_head() | {"added": result.added, "known": result.known, "torn": result.torn})
     else:
-        show.note(f"added {result.added} records, {result.known} were known")
+        torn = f", {result.torn} torn lines were left out" if result.torn else ""
+        show.note(f"added {result.added} records, {result.known} were known{torn}")
     return 0
 
 

@@ -16,8 +16,10 @@ from keyspan.cli.options import current
 
 def console(stderr: bool = False) -> Console:
     """A console that colours only a terminal and honours NO_COLOR."""
-    wide = None if (sys.stderr if stderr else sys.stdout).isatty() else int(os.environ.get("COLUMNS", "120"))
-    return Console(stderr=stderr, width=wide, highlight=False)
+    columns = os.environ.get("COLUMNS", "")
+    wide = int(columns) if columns.isdecimal() and int(columns) else 120
+    terminal = (sys.stderr if stderr else sys.stdout).isatty()
+    return Console(stderr=stderr, width=None if terminal else wide, highlight=False, markup=False, emoji=False)
 
 
 def print_json(data: dict[str, Any]) -> None:
@@ -53,7 +55,7 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], lef
     """A table whose first `left` columns are text and the others numbers."""
     out = Table(title=title, title_justify="left", title_style="bold")
     for i, column in enumerate(columns):
-        out.add_column(column, justify="left" if i < left else "right")
+        out.add_column(column, justify="left" if i < left else "right", no_wrap=i == 0)
     for row in rows:
         out.add_row(*[number(v) for v in row])
     return out

@@ -21,7 +21,7 @@ RECORD_SCHEMA = 1
 class Record:
     """One finished member.
 
-    run_id, problem_id: identities (HOUSE.md)    run: the spec as JSON    verdict: what the judge said
+    run_id, problem_id: identities (docs/identity.md)    run: the spec as JSON    verdict: what the judge said
     provenance: facts that do not enter an identity: steps, seconds, device, kernel, versions, digests, host, date
     """
 

@@ -13,15 +13,13 @@ import sqlite3
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from datetime import UTC, datetime
-from itertools import islice, product
+from itertools import islice
 from pathlib import Path
-from typing import Any, Self
 from urllib.parse import quote
 
 import sqlalchemy as sa
-from sqlalchemy.pool import NullPool, QueuePool, StaticPool
 
 from keyspan.errors import BadInput, StoreError, require
 from keyspan.evidence.record import Record
@@ -61,27 +59,13 @@ removals = sa.Table(
     *_text("removed"),
 )
 
+# The n-th leads from version n to n + 1. (The day a table changes, the first one keeps the old tables, spelled out.)
+MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = (metadata.create_all,)
 
-def _create(connection: sa.Connection) -> None:
-    """Version 1. (The day a table changes, this function keeps the old tables, spelled out.)"""
-    metadata.create_all(connection)
-    if connection.dialect.name == "sqlite":
-        for table, verb in product(("records", "removals"), ("UPDATE", "DELETE")):  # so even for who opens it by hand
-            refuse = f"BEGIN SELECT RAISE(ABORT, '{table} are never changed'); END"
-            connection.exec_driver_sql(f"CREATE TRIGGER {table}_{verb.lower()} BEFORE {verb} ON {table} {refuse}")
-
-
-MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = (_create,)  # the n-th leads from version n to n + 1
-
-
-def _is_live(table: sa.FromClause) -> sa.ColumnElement[bool]:
-    return ~sa.exists().where(removals.c.seq == table.c.seq)
-
-
-_earlier = records.alias("earlier")
-_live = _is_live(records)
+_earlier, _removed = records.alias("earlier"), sa.select(removals.c.seq)
+_live = records.c.seq.not_in(_removed)
 _first = _live & ~sa.exists().where(  # no live copy of the same run comes before this one
-    (_earlier.c.run_id == records.c.run_id) & (_earlier.c.copy < records.c.copy) & _is_live(_earlier)
+    _earlier.c.run_id == records.c.run_id, _earlier.c.copy < records.c.copy, _earlier.c.seq.not_in(_removed)
 )
 
 
@@ -89,7 +73,7 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-class Store:
+class Store(AbstractContextManager["Store"]):
     """Records by run id. Made by `open_store`; safe to share among threads, and to open from many processes."""
 
     def __init__(self, engine: sa.Engine, where: str, *, read_only: bool) -> None:
@@ -138,11 +122,11 @@ class Store:
     def find(self, prefix: str) -> Record:
         """The record whose run id begins like this; `BadInput` when none does, or more than one."""
         begins = records.c.run_id.between(prefix, prefix + "~")  # "~" comes after every character of an id
-        found = [record for _, record in self._select(_first & begins, limit=4)]
+        found = [record for _, record in self._select(_first & begins, limit=3)]
         if not found or not prefix:
             raise _unknown(prefix)
         if len(found) > 1:
-            names = ", ".join(record.run_id for record in found[:3]) + (", ..." if len(found) > 3 else "")
+            names = ", ".join(record.run_id for record in found)
             raise BadInput(f"A run id must be unique, but {prefix!r} begins {names}. Type more of it.")
         return found[0]
 
@@ -161,8 +145,7 @@ class Store:
     ) -> Iterator[Record]:
         """Stream the records in the order they came, a page in memory at a time, no transaction held in between.
 
-        kind: the family of the problem    status: of the verdict    copies: every live copy, not only the first
-        limit: at most so many. What is put after the first record was handed out is not part of it.
+        kind: the family of the problem    copies: every live copy, not only the first
         """
         require(limit is None or limit >= 0, "`limit >= 0`", limit, "Leave it out to get all.")
         names = [str(s) for s in Status]
@@ -176,7 +159,7 @@ class Store:
 
     def _pages(self, condition: sa.ColumnElement[bool]) -> Iterator[Record]:
         with self._transaction() as connection:
-            last = connection.execute(sa.select(sa.func.max(records.c.seq))).scalar() or 0
+            last = connection.execute(sa.select(sa.func.max(records.c.seq))).scalar() or 0  # later ones are left out
         seq = 0
         while page := self._select(condition & (records.c.seq > seq) & (records.c.seq <= last), limit=BATCH):
             yield from (record for _, record in page)
@@ -208,9 +191,6 @@ class Store:
         self._closed = True
         self._engine.dispose(close=self._process == os.getpid())
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.close()
 
@@ -221,8 +201,7 @@ def _unknown(run_id: str) -> BadInput:
 
 def _insert(connection: sa.Connection, record: Record, *, copies: bool) -> bool:
     query = sa.select(records.c.copy, records.c.content, _live).where(records.c.run_id == record.run_id)
-    known = connection.execute(query).all()
-    content = record.content
+    known, content = connection.execute(query).all(), record.content
     if any(live and (not copies or content == theirs) for _, theirs, live in known):
         return False
     row = {"run_id": record.run_id, "problem_id": record.problem_id, "kind": record.kind}
@@ -242,8 +221,7 @@ def _version(connection: sa.Connection, where: str) -> int:
     if row is None or row.application != APPLICATION:
         raise StoreError(f"The store must be one that keyspan made, but {where} holds other tables. Choose another.")
     if row.version > (newest := len(MIGRATIONS)):
-        fix = "Use the newer keyspan that wrote it."
-        raise StoreError(f"The store must have version {newest} or older, but {where} has {row.version}. {fix}")
+        raise StoreError(f"The store must have version <= {newest}, but {where} has {row.version}. Use a newer keyspan.")
     return int(row.version)
 
 
@@ -261,8 +239,7 @@ def open_store(url: str, *, read_only: bool = False, missing_ok: bool = False) -
     """Open the store at a URL such as `sqlite:///.keyspan/store.db`.
 
     A writer makes what is missing (the folder, the file, the tables) and brings an old store forward; a reader changes
-    nothing, and with `missing_ok` it is given an empty store where there is none yet. A relative path is resolved here,
-    so that a later change of folder means nothing.
+    nothing, and with `missing_ok` it is given an empty store where there is none yet.
     """
     path = _path(url)
     where = repr(str(path))
@@ -278,7 +255,7 @@ def open_store(url: str, *, read_only: bool = False, missing_ok: bool = False) -
             return Store(engine, where, read_only=read_only)
     if not missing_ok:
         raise StoreError(f"The store must exist to be read, but {where} has none. Measure first, or change `--store`.")
-    engine = sa.create_engine("sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False})
+    engine = sa.create_engine("sqlite://", poolclass=sa.StaticPool, connect_args={"check_same_thread": False})
     with engine.begin() as connection:
         _migrate(connection, where)
     return Store(engine, where, read_only=True)
@@ -294,7 +271,7 @@ def _path(url: str) -> Path:
         shown = url if parsed.password is None else parsed.render_as_string(hide_password=True)
         fix = "Use a URL such as `sqlite:///.keyspan/store.db`."
         raise StoreError(f"The store must be the URL of an SQLite file, without options, but got {shown!r}. {fix}")
-    return Path(parsed.database).absolute()
+    return Path(parsed.database).absolute()  # a later change of folder means nothing
 
 
 def _is_file(path: Path, where: str, *, read_only: bool) -> bool:
@@ -315,19 +292,18 @@ def _is_file(path: Path, where: str, *, read_only: bool) -> bool:
 
 def _engine(path: Path, *, read_only: bool) -> sa.Engine:
     """Writers keep their connections. Readers open one for every question, and so see the store as it is then."""
-    connect, pool = (_connect_reader, NullPool) if read_only else (_connect_writer, QueuePool)
+    connect, pool = (_connect_reader, sa.NullPool) if read_only else (_connect_writer, sa.QueuePool)
     engine = sa.create_engine(sa.URL.create("sqlite", database=str(path)), creator=lambda: connect(path), poolclass=pool)
 
     @sa.event.listens_for(engine, "begin")
     def begin(connection: sa.Connection) -> None:
         # A transaction that reads first and locks later fails at once when another writer came between: lock first.
-        locks = connection.get_execution_options().get("locks", False)
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if locks else "BEGIN")
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.get_execution_options().get("locks") else "BEGIN")
 
     return engine
 
 
-def _connect(path: Path, options: str, first: str) -> sqlite3.Connection:
+def _connect(path: Path, options: str, first: str = "PRAGMA schema_version") -> sqlite3.Connection:
     connection = sqlite3.connect(
         f"file:{quote(str(path))}?{options}",
         uri=True,
@@ -349,18 +325,17 @@ def _connect_writer(path: Path) -> sqlite3.Connection:
 
 
 def _connect_reader(path: Path) -> sqlite3.Connection:
-    look = "PRAGMA schema_version"
     try:
-        return _connect(path, "mode=ro", look)
+        return _connect(path, "mode=ro")
     except sqlite3.OperationalError as error:
         # Reading in WAL mode needs an index file beside the store. In a folder where none can be made nobody writes
         # either, so the file may be read as it stands, unless a killed writer left records in the log next to it.
         log = path.with_name(path.name + "-wal")
-        if os.access(path.parent, os.W_OK, effective_ids=True) or (log.exists() and log.stat().st_size):
+        left = log.exists() and log.stat().st_size > 0
+        refused = _code(error) in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+        if left or not refused or os.access(path.parent, os.W_OK, effective_ids=True):
             raise
-        if _code(error) not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
-            raise
-    return _connect(path, "mode=ro&immutable=1", look)
+    return _connect(path, "mode=ro&immutable=1")
 
 
 def _prepare(engine: sa.Engine, where: str, *, read_only: bool) -> bool:
@@ -372,8 +347,7 @@ def _prepare(engine: sa.Engine, where: str, *, read_only: bool) -> bool:
         raise StoreError(f"The store must be whole, but {where} is cut off in the middle of a page. Take a backup.")
     if read_only:
         if 0 < version < (newest := len(MIGRATIONS)):
-            fix = "Open it once for writing, which brings it forward."
-            raise StoreError(f"The store must have version {newest} to be read, but {where} has {version}. {fix}")
+            raise StoreError(f"The store must have version {newest}, but {where} has {version}. Open it once for writing.")
         return version > 0
     _use_wal(engine)
     with engine.execution_options(locks=True).begin() as connection:  # also tells at once if one cannot write
@@ -407,7 +381,7 @@ _REASONS = {  # SQLite's primary error code -> the rule, what it found, the fix
 }
 
 
-def _code(error: Any) -> int:
+def _code(error: object) -> int:
     """The primary code of an error of SQLite's; 255, which is none, when it is from elsewhere."""
     return int(getattr(error, "sqlite_errorcode", -1)) & 0xFF
 
@@ -418,7 +392,7 @@ def _explained(where: str) -> Iterator[None]:
     try:
         yield
     except (sa.exc.SQLAlchemyError, sqlite3.Error) as error:
-        cause: Any = getattr(error, "orig", None) or error
+        cause: object = getattr(error, "orig", None) or error
         other = ("answer", "it does not", "Check the file with `sqlite3 FILE 'PRAGMA integrity_check'`.")
         rule, found, fix = _REASONS.get(_code(cause), other)
         detail = " ".join(str(cause).split())

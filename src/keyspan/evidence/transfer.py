@@ -77,13 +77,12 @@ def row(record: Record) -> dict[str, Any]:
     """One record as the flat columns of a CSV file; None where it has no such fact."""
     verdict, run = record.verdict, record.run
     heads, d_key = _find(run["instrument"], "heads"), _find(run["instrument"], "d_key")
-    exact = None if verdict.exact is None else json.dumps(verdict.exact)
     flat = {
         "run_id": record.run_id,
         "problem_id": record.problem_id,
         "kind": record.kind,
         "status": str(verdict.status),
-        "exact": exact,
+        "exact": verdict.exact,
         "heads": heads,
         "d_key": d_key,
         "key_budget": None if heads is None or d_key is None else heads * d_key,
@@ -124,7 +123,7 @@ def _write_csv(records: Iterable[Record], file: TextIO) -> int:
     writer.writeheader()
     count = 0
     for count, record in enumerate(records, 1):  # noqa: B007 - it is returned
-        writer.writerow(row(record))
+        writer.writerow({k: json.dumps(v) if isinstance(v, bool) else v for k, v in row(record).items()})
     return count
 
 

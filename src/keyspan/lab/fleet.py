@@ -193,7 +193,7 @@ class Crew:
             self.told_at = now
             self.control.notify([r.run_id for r in self.runs], self.step, self.recipe.steps)
         stop = self.control.stop()
-        if self.control.checkpoints and (stop or now - self.saved_at > self.control.every) and self.step > 0:
+        if self.control.checkpoints and (stop or now - self.saved_at > self.control.every) and self.step + self.phase > 0:
             self.saved_at = now
             for member, run in enumerate(self.runs):
                 self.control.checkpoints.save(run.run_id, member, self.phase, self.step, self.params, self.state)

@@ -7,7 +7,9 @@ non-edge scores n:
     margin = min_edge - max_nonedge           (positive: one threshold separates, in every context; Adler 2025, lemma 4.1)
 
 The best threshold lies just below an edge score, for raising it from there to the next edge score only removes false
-positives. So F1_best needs the edge scores and, per edge score, how many non-edges reach it: a histogram of m' bins.
+positives. So F1_best needs, per edge score, how many non-edges reach it. One pass over the tiles counts non-edges in
+coarse bins; the bins bound every candidate's F1 from both sides, and a second pass counts exactly, but only the scores
+and the tiles that a candidate still in the running needs. A channel that separates needs no second pass.
 """
 
 from __future__ import annotations
@@ -43,12 +45,59 @@ def _(instance: RelationInstance, answers: dict[str, Any], *, certify: bool = Fa
     return judge_channel(instance, answers["w_query"], answers["w_key"], float(answers["bias"]))
 
 
+BLOCK = 64
+BINS = 2048
+
+
+@dataclass
+class _Tiles:
+    """Scores of a channel, a tile at a time. q: (heads, padded items, d_key)    k: (heads, d_key, padded items)
+
+    Items are padded to whole blocks of a matrix product. What is left over at its rim is summed in another order, and
+    two items with one vector would get two scores.
+    """
+
+    q: Float
+    k: Float
+    edges: NDArray[np.int64]
+    items: int
+    size: int
+
+    def corners(self) -> list[tuple[int, int]]:
+        """First row and first column of every tile."""
+        starts = range(0, self.items, self.size)
+        return [(top, left) for top in starts for left in starts]
+
+    def look(self, corner: tuple[int, int]) -> tuple[Float, Float, NDArray[np.int64]]:
+        """One tile. returns: its scores with -inf at the edges, the edges' scores, which edges they are
+
+        Edges and non-edges come out of one product, so that a score has one value: a product summed in another order
+        differs in its last bit, and a non-edge that ties an edge would be misjudged.
+        """
+        top, left = corner
+        rows, columns = slice(top, top + self.size), slice(left, left + self.size)
+        best = np.asarray(self.q[0, rows] @ self.k[0, :, columns])
+        for head in range(1, len(self.q)):
+            np.maximum(best, self.q[head, rows] @ self.k[head, :, columns], out=best)
+        best = best[: self.items - top, : self.items - left]
+        lo, hi = np.searchsorted(self.edges[:, 0], [top, top + self.size])
+        target = self.edges[lo:hi, 1]
+        which = lo + np.flatnonzero((target >= left) & (target < left + self.size))
+        at = (self.edges[which, 0] - top, self.edges[which, 1] - left)
+        found = best[at]
+        best[at] = -np.inf
+        return best, found, which
+
+
 @dataclass
 class _Tally:
-    """What is carried from tile to tile."""
+    """What the first pass finds. on_edges: (m',)    bins: non-edges by bin of score    highest: best non-edge per tile"""
 
-    above: int = 0  # pairs above the threshold, edges among them
-    top: float = -np.inf  # best non-edge
+    on_edges: Float
+    bins: NDArray[np.int64]
+    highest: list[float]
+    false_positives: int = 0
+    top: float = -np.inf
     where: tuple[int, int] = (-1, -1)
 
 
@@ -56,106 +105,122 @@ def judge_channel(instance: RelationInstance, w_query: Float, w_key: Float, bias
     """Judge a key-query channel. w_query, w_key: (heads, d_model, d_key). Memory: a few tiles of tile x tile."""
     x, edges = instance.embeddings, instance.edges
     rule = "w_query and w_key are (heads, d_model, d_key) alike"
-    ok = w_query.ndim == 3 and w_query.shape == w_key.shape and w_query.shape[1] == x.shape[1]
+    ok = w_query.ndim == 3 and w_query.shape == w_key.shape and w_query.shape[1] == x.shape[1] and w_query.size > 0
     require(ok, rule, f"{w_query.shape} and {w_key.shape} for d_model={x.shape[1]}", "Check the weights.")
-    if not (np.isfinite(w_query).all() and np.isfinite(w_key).all() and np.isfinite(bias)):
+    with np.errstate(over="ignore", invalid="ignore"):
+        rows = np.zeros((-(-len(x) // BLOCK) * BLOCK, x.shape[1]))
+        rows[: len(x)] = x
+        q = np.ascontiguousarray(rows @ np.asarray(w_query, dtype=np.float64))
+        k = np.ascontiguousarray((rows @ np.asarray(w_key, dtype=np.float64)).transpose(0, 2, 1))
+        largest = float(np.abs(q).max() * np.abs(k).max()) * q.shape[2]
+    if not (np.isfinite(largest) and np.isfinite(bias)):
         return Verdict(status=Status.DIVERGED)
-    q = np.ascontiguousarray(x @ np.asarray(w_query, dtype=np.float64))
-    k = np.ascontiguousarray((x @ np.asarray(w_key, dtype=np.float64)).transpose(0, 2, 1))
-    on_edges = _edge_scores(q, k, edges, tile)
-    if not np.isfinite(on_edges).all():
-        return Verdict(status=Status.DIVERGED)
-    order = np.argsort(on_edges, kind="stable")
-    ranked = on_edges[order]
-    reach = np.zeros(len(edges) + 1, dtype=np.int64)  # reach[r]: non-edges whose rank among the edge scores is r
-    tally, tau = _Tally(), -bias
-    for top in range(0, len(x), tile):
-        lo, hi = np.searchsorted(edges[:, 0], [top, top + tile])
-        for left in range(0, len(x), tile):
-            mine = edges[lo:hi]
-            mine = mine[(mine[:, 1] >= left) & (mine[:, 1] < left + tile)]
-            _tile(q, k, top, left, tile, mine, ranked, reach, tally, tau)
-    return _relations_verdict(edges, on_edges, order, ranked, reach, tally, tau)
+    tiles = _Tiles(q, k, edges, len(x), -(-tile // BLOCK) * BLOCK)
+    bins = _Bins.spanning(tiles)
+    tally = _first_pass(tiles, bins, -bias)
+    ranked = np.sort(tally.on_edges)
+    low, high = _in_the_running(ranked, tally, bins)
+    return _relations_verdict(edges, tally, ranked, _second_pass(tiles, tally, ranked, low, high), (low, high), -bias)
 
 
-def _scores(q: Float, k: Float, top: int, left: int, tile: int) -> Float:
-    """Maximum over heads of one tile of scores."""
-    best = q[0, top : top + tile] @ k[0, :, left : left + tile]
-    for head in range(1, len(q)):
-        np.maximum(best, q[head, top : top + tile] @ k[head, :, left : left + tile], out=best)
-    return np.asarray(best)
+@dataclass
+class _Bins:
+    """A monotone map of scores to 0 .. BINS + 1, fine over the range of the edge scores, open at both ends."""
+
+    start: float
+    per_unit: float
+
+    @classmethod
+    def spanning(cls, tiles: _Tiles) -> _Bins:
+        source, target = tiles.edges.T
+        heads = range(len(tiles.q))
+        near = np.max([np.einsum("ed,de->e", tiles.q[h][source], tiles.k[h][:, target]) for h in heads], axis=0)
+        low, high = float(near.min()), float(near.max())
+        return cls(low, BINS / max(high - low, 1e-9 * max(abs(low), abs(high)), 1e-100))
+
+    def __call__(self, scores: Float) -> NDArray[np.intp]:
+        place = (scores - self.start) * self.per_unit
+        return np.asarray(np.clip(place, -1, BINS, out=place).astype(np.intp) + 1)
 
 
-def _edge_scores(q: Float, k: Float, edges: NDArray[np.int64], tile: int) -> Float:
-    """Scores of the edges, computed by the same tiles as everything else, so that a score has one value.
+def _first_pass(tiles: _Tiles, bins: _Bins, tau: float) -> _Tally:
+    """Every pair once: edge scores, non-edges above the threshold, the best non-edge, non-edges by bin."""
+    tally = _Tally(np.empty(len(tiles.edges)), np.zeros(BINS + 2, dtype=np.int64), [])
+    for top, left in tiles.corners():
+        s, found, which = tiles.look((top, left))
+        tally.on_edges[which] = found
+        at = int(s.argmax())
+        best = float(s.flat[at])
+        tally.highest.append(best)
+        if best > tally.top:
+            tally.top, tally.where = best, (top + at // s.shape[1], left + at % s.shape[1])
+        if best > tau:
+            tally.false_positives += int((s > tau).sum())
+        if best >= bins.start:
+            tally.bins += np.bincount(bins(s).reshape(-1), minlength=BINS + 2)
+    return tally
 
-    A product summed in another order differs in its last bit, and a non-edge that ties an edge would be misjudged.
+
+def _in_the_running(ranked: Float, tally: _Tally, bins: _Bins) -> tuple[float, float]:
+    """Lowest and highest edge score that may be the best threshold.
+
+    With F non-edges in higher bins than an edge score's own, F <= FP, so 2 TP / (TP + F + m') bounds its F1 from above;
+    a whole bin is a threshold itself, whose F1 the best one cannot be below.
     """
-    out = np.empty(len(edges))
-    for top in range(0, q.shape[1], tile):
-        lo, hi = np.searchsorted(edges[:, 0], [top, top + tile])
-        for left in np.unique(edges[lo:hi, 1] // tile) * tile:
-            at = lo + np.flatnonzero((edges[lo:hi, 1] >= left) & (edges[lo:hi, 1] < left + tile))
-            s = _scores(q, k, top, int(left), tile)
-            out[at] = s[edges[at, 0] - top, edges[at, 1] - left]
-    return out
+    count = len(ranked)
+    own = bins(ranked.copy())
+    beyond = np.concatenate([tally.bins[::-1].cumsum()[::-1][1:], [0]])  # non-edges in higher bins
+    kept = count - np.searchsorted(ranked, ranked, side="left")
+    most = 2.0 * kept / (kept + beyond[own] + count)
+    first = np.searchsorted(own, own, side="left")  # the edges of an edge's own bin and of all higher ones
+    least = 2.0 * (count - first) / ((count - first) + beyond[own] + tally.bins[own] + count)
+    alive = ranked[most >= least.max()]
+    return float(alive[0]), float(alive[-1])
 
 
-def _tile(
-    q: Float,
-    k: Float,
-    top: int,
-    left: int,
-    tile: int,
-    mine: NDArray[np.int64],
-    ranked: Float,
-    reach: NDArray[np.int64],
-    tally: _Tally,
-    tau: float,
-) -> None:
-    s = _scores(q, k, top, left, tile)
-    tally.above += int((s > tau).sum())
-    s[mine[:, 0] - top, mine[:, 1] - left] = -np.inf  # the rest are non-edges
-    at = int(s.argmax())
-    best = float(s.flat[at])
-    if best > tally.top:
-        tally.top, tally.where = best, (top + at // s.shape[1], left + at % s.shape[1])
-    if best >= ranked[0]:
-        high = s[s >= ranked[0]]
-        reach += np.bincount(np.searchsorted(ranked, high, side="right"), minlength=len(reach))
+def _second_pass(tiles: _Tiles, tally: _Tally, ranked: Float, low: float, high: float) -> NDArray[np.int64]:
+    """reach[r]: non-edges, from `low` on, above exactly r edge scores or level with the last of them."""
+    reach = np.zeros(len(ranked) + 1, dtype=np.int64)
+    for corner, best in zip(tiles.corners(), tally.highest, strict=True):
+        if best < low:
+            continue
+        s, _, _ = tiles.look(corner)
+        above = int((s > high).sum())
+        reach[-1] += above
+        if above < s.size:
+            near = s[(s >= low) & (s <= high)]
+            reach += np.bincount(np.searchsorted(ranked, near, side="right"), minlength=len(reach))
+    return reach
 
 
 def _relations_verdict(
     edges: NDArray[np.int64],
-    on_edges: Float,
-    order: NDArray[np.int64],
+    tally: _Tally,
     ranked: Float,
     reach: NDArray[np.int64],
-    tally: _Tally,
+    running: tuple[float, float],
     tau: float,
 ) -> Verdict:
     count = len(edges)
-    true_positives = int((on_edges > tau).sum())
-    false_positives = tally.above - true_positives
-    f1 = 2.0 * true_positives / (tally.above + count)
-    # Threshold just below ranked[r]: the edges at rank >= r and the non-edges with at least r+1 edge scores below or at them.
+    hits, false = int((tally.on_edges > tau).sum()), tally.false_positives
+    # Just below ranked[r]: the edges that score as much or more, and the non-edges that reach more than `first[r]` of them.
     first = np.searchsorted(ranked, ranked, side="left")  # equal edge scores stand or fall together
     kept = count - first
-    false = reach[::-1].cumsum()[::-1][first + 1]
-    each = 2.0 * kept / (kept + false + count)
+    each = 2.0 * kept / (kept + reach[::-1].cumsum()[::-1][first + 1] + count)
+    each[(ranked < running[0]) | (ranked > running[1])] = 0.0  # out of the running, and not counted exactly
     r = int(each.argmax())
     scores = {
-        "f1": f1,
+        "f1": 2.0 * hits / (hits + false + count),
         "f1_best": float(each[r]),
         "threshold": tau,
-        "precision": true_positives / tally.above if tally.above else 0.0,
-        "recall": true_positives / count,
+        "precision": hits / (hits + false) if hits + false else 0.0,
+        "recall": hits / count,
     }
-    worst = int(order[0])
+    worst = int(tally.on_edges.argmin())
     witness: dict[str, Any] = {
-        "true_positives": true_positives,
-        "false_positives": false_positives,
-        "false_negatives": count - true_positives,
+        "true_positives": hits,
+        "false_positives": false,
+        "false_negatives": count - hits,
         "threshold_best": _just_below(ranked, int(first[r]), tally.top),
         "min_edge": {"score": float(ranked[0]), "source": int(edges[worst, 0]), "target": int(edges[worst, 1])},
         "max_nonedge": None,
@@ -163,16 +228,14 @@ def _relations_verdict(
     if np.isfinite(tally.top):
         scores["margin"] = float(ranked[0]) - tally.top
         witness["max_nonedge"] = {"score": tally.top, "source": tally.where[0], "target": tally.where[1]}
-    exact = true_positives == count and false_positives == 0
-    return Verdict(status=Status.MEASURED, exact=exact, scores=scores, witness=witness)
+    return Verdict(status=Status.MEASURED, exact=hits == count and not false, scores=scores, witness=witness)
 
 
 def _just_below(ranked: Float, rank: int, top: float) -> float:
-    """A threshold that keeps the edges from this rank on: midway to what lies below, where that is known."""
+    """A threshold that keeps the edges from this rank on and no other pair; midway to the non-edges if it separates."""
     here = float(ranked[rank])
-    below = float(ranked[rank - 1]) if rank else top
-    middle = (here + below) / 2
-    return middle if below < middle < here else float(np.nextafter(here, -np.inf))
+    middle = (here + top) / 2
+    return middle if rank == 0 and top < middle < here else float(np.nextafter(here, -np.inf))
 
 
 # ------------------------------------------------------------------------------------------------ dichotomies
@@ -187,9 +250,11 @@ def _(instance: DichotomyInstance, answers: dict[str, Any], *, certify: bool = F
     """
     signed = instance.labels[:, None] * instance.points
     w = np.asarray(answers["w"], dtype=np.float64)
-    norm = float(np.linalg.norm(w))
-    if not np.isfinite(norm):
+    require(w.shape == signed.shape[1:], "w is (dimension,)", f"{w.shape}, dimension={signed.shape[1]}", "Check the weights.")
+    largest = float(np.abs(w).max())
+    if not largest < 1e100:  # its squares would overflow; no label needs such weights
         return Verdict(status=Status.DIVERGED)
+    norm = float(np.linalg.norm(w))
     margins = signed @ w
     short = np.maximum(0.0, 1.0 - margins)
     residual = float(np.linalg.norm(short @ signed) / short.sum()) if short.any() else np.inf

@@ -62,7 +62,10 @@ class Recipe(Spec, family="recipe", version=1):
 
 
 def gradient(steps: int = 2000, peak: float = 0.06) -> Recipe:
-    """The paper's kind of training (papers/adler.md): binary cross-entropy, Adam, one cycle, a learned threshold."""
+    """Gradient training, the kind that the paper's figures are about; the paper's own recipe is not known to us.
+
+    Binary cross-entropy, Adam, one cycle, a learned threshold (docs/measure.md, "The recipe").
+    """
     phase = Adam(steps=steps, peak=peak)
     return Recipe(name="gradient", revision=1, loss="bce", phases=(phase,), init_scale=1.0, bias=-3.0)
 

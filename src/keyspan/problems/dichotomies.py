@@ -20,6 +20,8 @@ from keyspan.problems import Batch, ContentSource, digest_of
 from keyspan.seeds import Stream, tree_sum
 from keyspan.specs import Spec
 
+ROWS = 32  # examples are padded to a multiple of this, so that loads near each other share a batch
+
 
 @dataclass(frozen=True, kw_only=True)
 class Dichotomies(Spec, family="dichotomies", version=1):
@@ -40,8 +42,8 @@ class Dichotomies(Spec, family="dichotomies", version=1):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(dimension, padded examples): the number of examples goes up to the next multiple of 16."""
-        return (self.dimension, -(-self.examples // 16) * 16)
+        """(dimension, padded examples): the number of examples goes up to the next multiple of 32."""
+        return (self.dimension, -(-self.examples // ROWS) * ROWS)
 
     def instance(self, problem_id: str, contents: ContentSource) -> DichotomyInstance:
         """Points and labels, drawn from the problem's id."""
@@ -52,7 +54,7 @@ class Dichotomies(Spec, family="dichotomies", version=1):
     def batch(self, step: int, instances: Sequence[DichotomyInstance]) -> Batch:
         """signed: (members, padded examples, dimension), the points times their labels, rows of zeros as padding;
         real: (members, padded examples), 1 for an example and 0 for padding."""
-        rows = max(-(-len(i.points) // 16) * 16 for i in instances)
+        rows = max(-(-len(i.points) // ROWS) * ROWS for i in instances)
         signed = np.zeros((len(instances), rows, instances[0].points.shape[1]))
         real = np.zeros((len(instances), rows))
         for k, i in enumerate(instances):

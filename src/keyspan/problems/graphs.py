@@ -244,7 +244,7 @@ def log2_choose(n: int, k: int) -> float:
 
 
 def entropy(graph: Graph, items: int) -> Bits:
-    """Bits to name one graph of a resolved family: log2 of how many there are (maths.md, section 7)."""
+    """Bits to name one graph of a resolved family: log2 of how many there are (docs/mathematics.md, "Entropy")."""
     width = _width(graph, items)
     if graph.name == "permutation":
         return Bits(_log2_factorial(items) if graph.loops else _log2_derangements(items), True)

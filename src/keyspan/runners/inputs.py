@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import numpy as np
 
@@ -61,8 +60,3 @@ def embeddings_from(
         fix = f"Use --items {rows.shape[0]} --d-model {rows.shape[1]}."
         raise BadInput(f"The embeddings must be (items, d_model) = ({items}, {d_model}), but got {rows.shape}. {fix}")
     return Embeddings(name="file", content=contents.put(np.ascontiguousarray(rows)))
-
-
-def contents_beside(folder: Path | None) -> Contents:
-    """The content store beside a store's folder; in memory where there is no folder."""
-    return Contents(folder / "files" if folder else None)

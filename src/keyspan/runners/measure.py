@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import keyspan
 from keyspan.errors import BadInput
-from keyspan.evidence.store import Store
 from keyspan.lab.crossing import Crossing
 from keyspan.lab.search import Answer, ArmAnswer, Probe
 from keyspan.problems import graphs
-from keyspan.problems.dichotomies import Dichotomies, separable_fraction
+from keyspan.problems.dichotomies import separable_fraction
 from keyspan.problems.relations import Relations
-from keyspan.runners import driver
-from keyspan.runners.driver import Outcome, Runner, Watcher
+from keyspan.runners.driver import Outcome
+from keyspan.runners.lab import Lab
 from keyspan.runners.questions import calibration_questions, relations_question
 from keyspan.specs import Channel, Question
 from keyspan.theory.bounds import law, warren_budget
 
 SCHEMA = 1
-MakeRunner = Callable[[], Runner]
 
 
 def _head() -> dict[str, Any]:
@@ -132,17 +129,10 @@ def _probe_json(probe: Probe, provenance: Mapping[str, Mapping[str, Any]]) -> di
     }
 
 
-def measure_relations(
-    problem: Relations,
-    *,
-    store: Store,
-    make_runner: MakeRunner,
-    watcher: Watcher | None = None,
-    **asked: Any,
-) -> RelationsResult:
+def measure_relations(problem: Relations, *, lab: Lab | None = None, **asked: Any) -> RelationsResult:
     """The key-budget capacity D_K* of a cell. `asked`: the keywords of `relations_question`."""
     question = relations_question(problem, **asked)
-    return RelationsResult(question, driver.answer([question], store, make_runner, watcher)[0])
+    return RelationsResult(question, (lab or Lab()).answer([question])[0])
 
 
 # ----------------------------------------------------------------------------------------------- calibration
@@ -236,32 +226,22 @@ def _fractions(answer: Answer, dimension: int, recipe: str) -> list[dict[str, An
     return out
 
 
-def calibrate(
-    dimension: int = 16,
-    *,
-    store: Store,
-    make_runner: MakeRunner,
-    seeds: int = 200,
-    seed: int = 0,
-    watcher: Watcher | None = None,
-) -> CalibrateResult:
+def calibrate(dimension: int = 16, *, lab: Lab | None = None, seeds: int = 200, seed: int = 0) -> CalibrateResult:
     """Cover's capacity, by the fleet, search, judge, store and interval that every other capacity goes through."""
     questions = calibration_questions(dimension, seeds=seeds, seed=seed)
-    solver, gradient = driver.answer(questions, store, make_runner, watcher)
+    solver, gradient = (lab or Lab()).answer(questions)
     return CalibrateResult(dimension, questions[0], solver, gradient)
 
 
 # ------------------------------------------------------------------------------------------------- any problem
 
 
-def measure(problem: Relations | Dichotomies, **asked: Any) -> RelationsResult:
-    """Measure a problem's capacity. Only relations so far; `calibrate` measures dichotomies."""
+def measure(problem: Relations, *, lab: Lab | None = None, **asked: Any) -> RelationsResult:
+    """Measure a problem's capacity: for `Relations`, the smallest key budget that holds the graph.
+
+    lab: where records lie and what trains (default: the store of KEYSPAN_STORE, all cores)    asked: heads,
+    key_budgets, seeds, seed, target, recipe, criterion, threshold, steps, as on the command line
+    """
     if isinstance(problem, Relations):
-        return measure_relations(problem, **asked)
-    raise BadInput(f"`measure` takes a Relations problem, but got {type(problem).__name__}. Use calibrate for that.")
-
-
-def store_folder(url: str) -> Path | None:
-    """The folder beside a SQLite store where checkpoints and file contents lie."""
-    prefix = "sqlite:///"
-    return Path(url[len(prefix) :]).parent if url.startswith(prefix) and len(url) > len(prefix) else None
+        return measure_relations(problem, lab=lab, **asked)
+    raise BadInput(f"`measure` takes a Relations problem, but got {type(problem).__name__}. For dichotomies use calibrate.")

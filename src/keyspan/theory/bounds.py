@@ -1,7 +1,7 @@
 """Bounds on the key budget D_K = h d_k of a channel that holds a graph, and predictions of it.
 
 Symbols (Adler 2025): m items, d_model d, m' edges, h heads of width d_k. Every number says whether it is proven,
-measured or conjectured; "maths" below is the project's own collection of formulas, by section.
+measured or conjectured; docs/mathematics.md has the arguments, under the names used below.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Literal
 
 from keyspan.errors import require
 
-RHO_THIN, RHO_WIDE = 0.72, 0.28  # rho = .72 + .28 d_k/d, what heads of low rank need of P (fitted, maths 3.3)
-TRAINED_OVER_LAW = (0.80, 1.90)  # D_K* of trained channels over the law: least and most of eight measured cells
+RHO_THIN, RHO_WIDE = 0.72, 0.28  # rho = .72 + .28 d_k/d, what heads of low rank need of P (fitted)
+TRAINED_OVER_LAW = (0.80, 2.05)  # D_K* of trained channels over the law: least and most of nine measured cells
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,14 +36,14 @@ def key_budget_bounds(*, edges: int, bits: float, items: int, d_model: int, head
             name="warren",
             value=warren_budget(bits, items, d_model, heads),
             status="proven",
-            source="Warren 1968 (sign patterns of polynomials), maths 7",
+            source="Warren 1968 (sign patterns of polynomials); docs/mathematics.md#warren",
             note="below it, whatever the training and the precision, some graph of the family cannot be held",
         ),
         Bound(
             name="gardner",
             value=gardner_budget(edges, items, d_model, heads),
             status="conjectured",
-            source="Gardner 1988 (capacity of a perceptron), maths 3.3",
+            source="Gardner 1988 (capacity of a perceptron); docs/mathematics.md#gardner",
             note="what a second-order solver reaches, to about 10%; none: these heads are too few at any width",
         ),
         Bound(
@@ -57,7 +57,7 @@ def key_budget_bounds(*, edges: int, bits: float, items: int, d_model: int, head
             name="one head per edge",
             value=float(trivial_budget(edges)),
             status="proven",
-            source="maths 2",
+            source="docs/mathematics.md#one-head-per-edge",
             note="d_k = 1, exact for unit rows none of which are equal or opposite, with margin 1 - coherence",
         ),
     )
@@ -77,8 +77,9 @@ def gardner_load(edges: int, items: int, heads: int) -> float:
     """P(m', h) = min_b { m' up(b) + h (m^2 - m') dn(b) }: the parameters that m' edges use up in h full-rank heads.
 
     up(b) = (1+b^2) Phi(b) + b phi(b), dn(b) = up(-b): the mean squared shortfall of an edge and of a non-edge at
-    threshold b; an edge is claimed by one head, a non-edge is refused by all h (replica capacity of a perceptron,
-    maths 3.3, conjectured). The sum is convex in b, so the root of its slope is the minimum; b is found to the last
+    threshold b; an edge is claimed by one head, a non-edge is refused by all h (replica capacity of a perceptron;
+    docs/mathematics.md, "Gardner"; conjectured). The sum is convex
+    in b, so the root of its slope is the minimum; b is found to the last
     bit, P to about 1e-12 relative.
     """
     _sizes(edges=edges, items=items, heads=heads)
@@ -110,7 +111,7 @@ def heads_needed(edges: int, items: int, d_model: int) -> int | None:
 def gardner_budget(edges: int, items: int, d_model: int, heads: int) -> float | None:
     """D_K = h (d - sqrt(d^2 - rho P/h)), rho = .72 + .28 d_k/d: what h heads of low rank need (conjectured).
 
-    h heads of width d_k have 2 d D_K - D_K^2/h degrees of freedom, of which rho P(m', h) are used up (maths 3.3; rho is
+    h heads of width d_k have 2 d D_K - D_K^2/h degrees of freedom, of which rho P(m', h) are used up (rho is
     fitted). With t = d_k/d and q = P/(h d^2) that reads 2t - t^2 = (.72 + .28t) q, whose smaller root is taken: it
     grows from .36 q to .72 at q = 1. (The larger root is t = 1 at q = 1: rho = 1 at full rank.) None where q > 1, below
     h_min heads.
@@ -141,7 +142,8 @@ def description_budget(bits: float, d_model: int, relative_margin: float) -> flo
     """D_K >= bits / (2 d b_eff), b_eff = log2(1 + 2/(sqrt(1+g) - 1)): what a margin costs (proven).
 
     g = gamma/R^2 is the half-margin over the largest |W_Q W_K^T|_op, for rows of norm at most 1: weights that move by
-    less than sqrt(R^2 + gamma) - R decide alike, so each graph needs a point of a net of its own (maths 7). It holds
+    less than sqrt(R^2 + gamma) - R decide alike, so each graph needs a point of a net of its own (docs/mathematics.md,
+    "Covering"). It holds
     for a family whose graphs have equally many edges. b_eff is about log2(1 + 4/g) bits per parameter.
     """
     _sizes(d_model=d_model)
@@ -152,11 +154,11 @@ def description_budget(bits: float, d_model: int, relative_margin: float) -> flo
 
 
 def trivial_budget(edges: int) -> int:
-    """D_K = m': head a is x_i x_j^T for the a-th edge i -> j, of rank 1 (proven, maths 2).
+    """D_K = m': head a is x_i x_j^T for the a-th edge i -> j, of rank 1 (proven).
 
     With unit rows an edge scores 1 and a non-edge at most the coherence, the largest |x_i . x_j|: exact, with
-    min edge - max non-edge >= 1 - coherence, where no two rows are equal or opposite. (Distinct is not enough, though
-    maths 2 says so: -x_i -> -x_j also scores 1, and sign rows of few dimensions do come in such pairs.)
+    min edge - max non-edge >= 1 - coherence, where no two rows are equal or opposite. (Distinct is not enough:
+    -x_i -> -x_j also scores 1, and sign rows of few dimensions do come in such pairs.)
     """
     _sizes(edges=edges)
     return edges

@@ -1,0 +1,65 @@
+"""A laboratory to ask: a store, the machine that trains, and the folder beside the store. For Python callers and the CLI."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from keyspan.errors import require
+from keyspan.evidence.store import open_store
+from keyspan.files.contents import Contents
+from keyspan.runners import driver
+from keyspan.runners.driver import Outcome, Watcher
+from keyspan.runners.local import LocalRunner
+from keyspan.specs import Question
+
+DEFAULT_STORE = "sqlite:///.keyspan/store.db"
+
+
+def default_store() -> str:
+    """KEYSPAN_STORE, or a file in the current folder."""
+    return os.environ.get("KEYSPAN_STORE") or DEFAULT_STORE
+
+
+@dataclass(frozen=True)
+class Lab:
+    """Where records lie and what trains.
+
+    store: URL (default: KEYSPAN_STORE, else a file in the current folder)    device: auto, cpu or cuda    jobs: worker
+    processes (default: one a core)    weights: keep the weights of what is trained in this folder    watcher: told what
+    happens
+    """
+
+    store: str | None = None
+    device: str = "auto"
+    jobs: int | None = None
+    weights: Path | None = None
+    watcher: Watcher | None = None
+
+    @property
+    def url(self) -> str:
+        """The store's URL."""
+        return self.store or default_store()
+
+    @property
+    def folder(self) -> Path | None:
+        """Where checkpoints and file contents lie: beside a SQLite store."""
+        prefix = "sqlite:///"
+        return Path(self.url[len(prefix) :]).parent if self.url.startswith(prefix) else None
+
+    @property
+    def contents(self) -> Contents:
+        """Arrays that came from files, by hash."""
+        return Contents(self.folder / "files" if self.folder else None)
+
+    def answer(self, questions: Sequence[Question]) -> list[Outcome]:
+        """Answer questions, training what the store does not hold."""
+        require(self.jobs is None or self.jobs >= 1, "`--jobs >= 1`", self.jobs, "Leave it out for one a core.")
+
+        def make_runner() -> LocalRunner:
+            return LocalRunner(self.device, self.jobs, self.folder, self.weights)
+
+        with open_store(self.url) as store:
+            return driver.answer(questions, store, make_runner, self.watcher)

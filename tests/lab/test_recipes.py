@@ -1,0 +1,112 @@
+"""Recipes are data: plain, frozen, checked, and part of a run's identity down to the last field."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import FrozenInstanceError, fields, replace
+from typing import Any
+
+import pytest
+
+from keyspan.errors import BadInput
+from keyspan.lab import recipes
+from keyspan.lab.recipes import Adam, Lbfgs, Recipe
+from keyspan.problems.relations import Relations
+from keyspan.specs import Channel, Run, Spec, Stopping, decode
+
+PHASES: list[Spec] = [Adam(steps=7, peak=0.5), Lbfgs(steps=11, memory=3)]
+RECIPES = [recipes.gradient(), recipes.separator(), Recipe(name="both", revision=2, loss="bce", phases=tuple(PHASES))]
+
+
+def run_id(recipe: Recipe, stopping: Stopping = recipes.DEFAULT_STOPPING) -> str:
+    problem = Relations(items=7, d_model=5)
+    return Run(problem=problem, replicate=0, instrument=Channel(heads=2, d_key=3), recipe=recipe, stopping=stopping).run_id
+
+
+def changed(value: Any) -> Any:
+    """Another value of the same kind, which the field allows."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return value + 1
+    if isinstance(value, float):
+        return value * 0.5 if value else 0.25
+    if isinstance(value, str):
+        return value + "x"
+    return (*value[:-1], Adam(steps=3, peak=0.25))
+
+
+def variants(spec: Any) -> list[Any]:
+    return [replace(spec, **{f.name: changed(getattr(spec, f.name))}) for f in fields(spec)]
+
+
+def test_the_gradient_recipe_is_the_one_that_was_settled() -> None:
+    """docs/measure.md, "The recipe": Adam, one cycle with peak 0.06 and 10% warm-up, N(0, 1/d_k), b from -3, 2000 steps."""
+    recipe = recipes.gradient()
+    (phase,) = recipe.phases
+    assert isinstance(phase, Adam)
+    assert (phase.steps, phase.peak, phase.warmup) == (2000, 0.06, 0.1)
+    assert (phase.beta1, phase.beta2, phase.epsilon) == (0.9, 0.999, 1e-8)
+    assert (recipe.name, recipe.loss, recipe.init_scale, recipe.bias) == ("gradient", "bce", 1.0, -3.0)
+    assert not recipe.certify and recipe.steps == 2000
+    assert recipes.gradient(steps=17, peak=0.5).phases == (Adam(steps=17, peak=0.5),)
+
+
+def test_the_separator_proves_its_failures() -> None:
+    recipe = recipes.separator()
+    assert recipe.name == "separator" and recipe.loss == "squared-hinge" and recipe.certify
+    assert [type(p) for p in recipe.phases] == [Lbfgs] and recipe.steps > 0
+
+
+def test_steps_add_up_over_phases() -> None:
+    assert RECIPES[2].steps == 18
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda r: r.name)
+def test_a_recipe_is_json_and_back(recipe: Recipe) -> None:
+    assert decode(json.loads(json.dumps(recipe.to_json()))) == recipe
+    with pytest.raises(FrozenInstanceError):
+        recipe.loss = "other"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda r: r.name)
+def test_any_field_changed_is_another_run(recipe: Recipe) -> None:
+    others = variants(recipe)
+    for k, phase in enumerate(recipe.phases):
+        others += [replace(recipe, phases=(*recipe.phases[:k], p, *recipe.phases[k + 1 :])) for p in variants(phase)]
+    ids = [run_id(r) for r in [recipe, *others]]
+    assert len(set(ids)) == len(ids) >= 8
+    assert run_id(recipe) == run_id(replace(recipe))
+
+
+def test_phases_in_another_order_are_another_run() -> None:
+    backwards = replace(RECIPES[2], phases=tuple(reversed(PHASES)))
+    assert run_id(backwards) != run_id(RECIPES[2])
+
+
+def test_any_stopping_field_changed_is_another_run() -> None:
+    ids = {run_id(RECIPES[0], s) for s in [recipes.DEFAULT_STOPPING, *variants(recipes.DEFAULT_STOPPING)]}
+    assert len(ids) == 1 + len(fields(Stopping))
+    assert recipes.SEPARATOR_STOPPING.slack < 1e-6 < recipes.DEFAULT_STOPPING.slack
+
+
+@pytest.mark.parametrize(
+    "phase, given, mentions",
+    [
+        (Adam, {"steps": 0, "peak": 0.1}, ("`steps >= 1`", "0")),
+        (Adam, {"steps": 5, "peak": 0.0}, ("`peak > 0`", "0.0")),
+        (Adam, {"steps": 5, "peak": -1}, ("`peak > 0`", "-1")),
+        (Adam, {"steps": 5, "peak": float("nan")}, ("finite", "nan")),
+        (Adam, {"steps": 5, "peak": 0.1, "warmup": 1.0}, ("warmup", "1.0")),
+        (Adam, {"steps": 5, "peak": 0.1, "warmup": -0.1}, ("warmup", "-0.1")),
+        (Adam, {"steps": 2.5, "peak": 0.1}, ("adam.steps", "2.5")),
+        (Lbfgs, {"steps": 0}, ("`steps >= 1`", "0")),
+        (Lbfgs, {"steps": 5, "memory": 0}, ("`memory >= 1`", "0")),
+        (Stopping, {"check_every": 0}, ("`check_every >= 1`", "0")),
+        (Stopping, {"slack": -1e-3}, ("`slack >= 0`", "-0.001")),
+    ],
+)
+def test_phases_that_make_no_sense_are_refused(phase: type[Spec], given: dict[str, Any], mentions: tuple[str, ...]) -> None:
+    with pytest.raises(BadInput) as refusal:
+        phase(**given)
+    assert all(m in str(refusal.value) for m in mentions), refusal.value

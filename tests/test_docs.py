@@ -1,0 +1,293 @@
+"""The documents keep their word: what they show runs, what they name exists, what they link to is there.
+
+A block of `sh` below the comment `<!-- runs in the tests -->` is run, line by line, in a folder of its own. In every other
+block, verbs and options are looked up in the help, and what would train is tried with `--dry-run`. Every block of
+`python` is run.
+"""
+
+import glob
+import importlib
+import io
+import json
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from keyspan.cli import main
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+TEXTS = [*PAGES, ROOT / "CHANGELOG.md", ROOT / "CITATION.cff", ROOT / "zensical.toml"]
+DRAWN = {DOCS / "figures" / "demo.svg"}  # made by `make demo`, not by hand
+
+MARK = "<!-- runs in the tests -->"
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+NAME = re.compile(r"`((?:advice|attention|evidence|files|lab|problems|runners|seeds|specs|theory|verdict|views)(?:\.\w+)+)")
+MODULE = re.compile(r"`([\w/]+\.py)`")
+FIELD_ROW = re.compile(r"^\| ((?:`\w+`(?:, )?)+) \|", re.MULTILINE)
+# Absolute paths, and folders beside the repository, are of one machine and mean nothing to a reader.
+FOREIGN = re.compile(r"(?<![\w.:/<>)}*])/(?!/)\w|\.\./|\b[s]hared/")
+QUICK = {  # where a section's own commands take long
+    "calibrate": "keyspan calibrate --dimension 2 --seeds 10",
+    "measure relations": "keyspan measure relations --items 16 --d-model 16 --heads 1 --key-budgets 4 --seeds 1",
+}
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block. runs: marked to be run"""
+
+    page: Path
+    line: int
+    language: str
+    text: str
+    runs: bool
+
+    @property
+    def lines(self) -> list[list[str]]:
+        """The words of every line that holds a command."""
+        words = [shlex.split(line, comments=True) for line in self.text.splitlines()]
+        return [w for w in words if w]
+
+
+def blocks_of(page: Path) -> list[Block]:
+    """All fenced blocks of a page."""
+    found: list[Block] = []
+    fence: int | None = None
+    lines = page.read_text("utf-8").splitlines()
+    for number, line in enumerate(lines):
+        if line.startswith("```") and fence is None:
+            fence = number
+        elif line == "```" and fence is not None:
+            marked = lines[fence - 1].strip() == MARK
+            found.append(Block(page, fence + 1, lines[fence][3:], "\n".join(lines[fence + 1 : number]), marked))
+            fence = None
+    assert fence is None, f"{page.name}:{fence} opens a block that nothing closes"
+    return found
+
+
+BLOCKS = [block for page in PAGES for block in blocks_of(page)]
+
+
+def of(language: str, *, runs: bool | None = None) -> list[Any]:
+    """Blocks of a language as parameters of a test."""
+    chosen = [b for b in BLOCKS if b.language == language and (runs is None or b.runs == runs)]
+    return [pytest.param(block, id=f"{block.page.name}:{block.line}") for block in chosen]
+
+
+def keyspan(words: list[str]) -> tuple[int, str, str]:
+    """Run a command line here. returns: exit code, standard output, standard error"""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        code = main(words)
+    return code, out.getvalue(), err.getvalue()
+
+
+@pytest.fixture
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder as a newcomer has it: no store, no variables."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.delenv("KEYSPAN_STORE")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))  # for workers: one that is relative would not survive `chdir`
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "160")
+    return folder
+
+
+# --- what they show runs -------------------------------------------------------------------------------------------
+
+
+def run_line(words: list[str], folder: Path) -> str:
+    """Run one line of a block. returns: its standard output"""
+    words = [match for word in words for match in (sorted(glob.glob(word)) if "*" in word else [word])]
+    if words[0] == "keyspan":
+        code, out, err = keyspan(words[1:])
+    else:
+        assert words[:2] == ["python", "-m"], f"a block that runs has only keyspan and python -m, not {words[0]}"
+        done = subprocess.run([sys.executable, *words[1:]], cwd=folder, capture_output=True, text=True, check=False)
+        code, out, err = done.returncode, done.stdout, done.stderr
+    assert code == 0, f"{shlex.join(words)}\n{out}\n{err}"
+    return out
+
+
+@pytest.mark.parametrize("block", of("sh", runs=True))
+def test_marked_blocks_run(block: Block, empty_folder: Path) -> None:
+    for words in block.lines:
+        out = run_line(words, empty_folder)
+        if "--json" in words:
+            assert json.loads(out)["schema"] == 1
+
+
+@pytest.mark.parametrize("block", of("python"))
+def test_python_blocks_run(block: Block, empty_folder: Path) -> None:
+    exec(compile(block.text, f"{block.page.name}:{block.line}", "exec"), {"__name__": "__main__"})
+
+
+@pytest.mark.parametrize("block", of("sh", runs=False))
+def test_other_blocks_can_be_typed(block: Block, empty_folder: Path) -> None:
+    for words in block.lines:
+        if words[0] == "keyspan":
+            check_command(words[1:])
+        elif words[0] == "make":
+            targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), flags=re.MULTILINE))
+            assert {w for w in words[1:] if "=" not in w} <= targets
+        else:
+            assert words[0] == "pip", f"nobody checks `{words[0]}`"
+
+
+def check_command(words: list[str]) -> None:
+    """Verb and options exist; what would train can be asked what it would cost, if it needs no file."""
+    verb = words[: next((i for i, word in enumerate(words) if word.startswith("-")), len(words))]
+    while verb:  # the words before the first option are the verb and its arguments
+        code, out, _ = keyspan([*verb, "--help"])
+        if code == 0 and f"Usage: keyspan {' '.join(verb)} " in out:
+            break
+        verb = verb[:-1]
+    assert verb, f"`keyspan {' '.join(words)}` names no verb"
+    known = set(OPTION.findall(out)) | set(OPTION.findall(keyspan(["--help"])[1]))
+    asked = {word.partition("=")[0] for word in words if word.startswith("--")}
+    assert asked <= known, f"{' '.join(verb)} has no {sorted(asked - known)}"
+    needs_file = any(word.endswith((".csv", ".npy", ".npz", ".safetensors")) for word in words)
+    if verb[0] in ("measure", "calibrate") and not needs_file:
+        code, _, err = keyspan([*words, "--dry-run"])
+        assert code == 0, err
+
+
+def test_a_wrong_command_is_found(empty_folder: Path) -> None:
+    check_command(["design", "--items", "8", "--d-model", "4"])
+    with pytest.raises(AssertionError, match="names no verb"):
+        check_command(["conquer", "--items", "8"])
+    with pytest.raises(AssertionError, match="has no"):
+        check_command(["design", "--itens", "8"])
+    with pytest.raises(AssertionError, match="must divide"):
+        check_command(["measure", "relations", "--items", "8", "--d-model", "4", "--heads", "3", "--key-budgets", "4"])
+
+
+# --- the fields of the JSON ----------------------------------------------------------------------------------------
+
+
+def sections_of(page: Path) -> dict[str, str]:
+    """The text under every heading of the second level."""
+    parts = re.split(r"^## (.+)$", page.read_text("utf-8"), flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+WITH_FIELDS = {title: text for title, text in sections_of(DOCS / "commands.md").items() if "\n| field | is |" in text}
+
+
+@pytest.mark.parametrize("title", WITH_FIELDS)
+def test_fields_are_those_of_the_json(title: str, empty_folder: Path) -> None:
+    table = WITH_FIELDS[title].split("\n| field | is |", 1)[1].split("\n\n", 1)[0]
+    told = {name for cell in FIELD_ROW.findall(table) for name in re.findall(r"\w+", cell)}
+    shown = [line for line in WITH_FIELDS[title].splitlines() if line.startswith(f"keyspan {title} ")]
+    before = [line for line in WITH_FIELDS[title].splitlines() if line.startswith("keyspan measure ")]
+    if title == "certify":
+        run_line(shlex.split(before[0]), empty_folder)
+    words = shlex.split(QUICK.get(title, shown[0]))
+    given = json.loads(run_line([*words, "--json"], empty_folder))
+    assert told == set(given) - {"schema", "keyspan"}
+
+
+# --- what they name exists -----------------------------------------------------------------------------------------
+
+
+def resolve(name: str) -> object:
+    """`theory.bounds.law` -> the function."""
+    parts = name.split(".")
+    for count in range(len(parts), 0, -1):
+        try:
+            found: object = importlib.import_module(".".join(["keyspan", *parts[:count]]))
+        except ModuleNotFoundError:
+            continue
+        for attribute in parts[count:]:
+            found = getattr(found, attribute)
+        return found
+    raise ModuleNotFoundError(name)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_names_exist(page: Path) -> None:
+    text = page.read_text("utf-8")
+    for name in NAME.findall(text):
+        resolve(name)
+    for module in MODULE.findall(text):
+        assert (ROOT / "src" / "keyspan" / module).is_file(), module
+
+
+def test_every_formula_names_its_function() -> None:
+    page = DOCS / "mathematics.md"
+    rows = re.findall(r"^\| \[(.+)\]\(#.+\) \|.*\|(.*)\|$", page.read_text("utf-8"), flags=re.MULTILINE)
+    assert [title for title, _ in rows] == [t for t in sections_of(page) if t not in ("Symbols", "Sources")]
+    assert all(NAME.search(functions) for _, functions in rows)
+
+
+# --- what they link to is there ------------------------------------------------------------------------------------
+
+
+def anchors_of(page: Path) -> set[str]:
+    """What a page's headings are called in links."""
+    prose = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    titles = re.findall(r"^#+ (.+)$", prose, flags=re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title).strip().lower().replace(" ", "-") for title in titles}
+
+
+def broken_links(page: Path) -> list[str]:
+    """Relative links of a page that lead nowhere."""
+    broken = []
+    for link in LINK.findall(page.read_text("utf-8")):
+        if link.startswith(("https://", "http://")):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        there = target.is_file() or target in DRAWN
+        if not there or (anchor and anchor not in anchors_of(target)):
+            broken.append(link)
+    return broken
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    assert broken_links(page) == []
+
+
+def test_a_broken_link_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# One title\n[a](page.md#one-title) [b](#two) ![c](none.svg) [d](https://example.org) [e](page.md)\n")
+    assert broken_links(page) == ["#two", "none.svg"]
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    nav = tomllib.loads((ROOT / "zensical.toml").read_text("utf-8"))["project"]["nav"]
+    listed = [page for entry in nav for page in entry.values()]
+    assert sorted(listed) == sorted(page.name for page in DOCS.glob("*.md"))
+
+
+# --- and they are for every reader ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", TEXTS, ids=lambda page: page.name)
+def test_no_path_of_one_machine(page: Path) -> None:
+    found = [line for line in page.read_text("utf-8").splitlines() if FOREIGN.search(line)]
+    assert found == []
+
+
+@pytest.mark.parametrize("line", ["see /home/me/notes", "in `/opt/x`", "from ../beside/it", "(/srv/data)"])
+def test_a_path_of_one_machine_is_found(line: str) -> None:
+    assert FOREIGN.search(line)
+
+
+@pytest.mark.parametrize("line", ["m' ln m' / d", "src/keyspan/lab", "https://a.org/b/c", "W.csv, items/8", "|W|/|x|"])
+def test_other_strokes_are_no_paths(line: str) -> None:
+    assert not FOREIGN.search(line)
