@@ -19,8 +19,12 @@ def show(title: str, design: dict[str, object]) -> None:
     budget = design["key_budget"]
     assert isinstance(budget, dict) and isinstance(design["alternatives"], list)
     print(title)
-    print(f"  {design['heads']} heads x d_key {design['d_key']} = D_K {budget['estimate']}, {design['parameters']:,} parameters")
-    print(f"  likely between {budget['low']} and {budget['high']}; never below {budget['lower_bound']:.1f}, whatever the weights")
+    print(
+        f"  {design['heads']} heads x d_key {design['d_key']} = D_K {budget['estimate']}, {design['parameters']:,} parameters"
+    )
+    print(
+        f"  likely between {budget['low']} and {budget['high']}; never below {budget['lower_bound']:.1f}, whatever the weights"
+    )
     for other in design["alternatives"]:
         verdict = "enough for a solver" if other["feasible"] else "too few heads"
         print(f"  or {other['heads']} heads x d_key {other['d_key']}: {other['parameters']:,} parameters, {verdict}")

@@ -204,8 +204,9 @@ def test_edges_to_items_that_are_not_there(tmp_path: Path) -> None:
 def test_vectors_of_another_width_are_named(tmp_path: Path) -> None:
     path = written(tmp_path / "w.safetensors")
     np.save(tmp_path / "wide.npy", np.ones((ITEMS, 6)))
-    with pytest.raises(BadInput, match=r"wide\.npy.*5"):
+    with pytest.raises(BadInput) as refused:
         certify(path, embeddings=str(tmp_path / "wide.npy"))
+    assert all(word in str(refused.value) for word in ("wide.npy", "5", "6"))
 
 
 def test_scores_that_overflow_are_no_number(tmp_path: Path) -> None:

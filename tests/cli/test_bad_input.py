@@ -118,7 +118,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     "certify {}/no-rows.safetensors": ("no `embeddings`", "--embeddings"),
     "certify {}/weights.safetensors --graph {}/range.csv": ("got 16",),
     "certify {}/weights.safetensors --embeddings {}/nan.npy": ("nan.npy", "finite"),
-    "certify {}/weights.safetensors --embeddings {}/narrow.npy": ("d_model=8", "(1, 4, 1)"),
+    "certify {}/weights.safetensors --embeddings {}/narrow.npy": ("8", "4"),
     # stores
     "--store sqlite:///{} runs list": ("must be a file", "folder"),
     f"--store sqlite:///{{}} {CELL}": ("must be a file", "folder"),
@@ -144,6 +144,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     "runs remove r0123": ("run id", "'r0123'", "keyspan runs list"),
     # places to write to, and files of records
     f"{CELL} --figure {{}}": ("--figure", "folder", "Name a file"),
+    f"{CELL} --figure {{}}/rows.txt/fig": ("disk", "rows.txt", "Check the path"),
     f"{CELL} --weights {{}}/rows.txt": ("--weights", "rows.txt", "folder"),
     f"{CELL} --hand-out {{}}": ("--hand-out", "folder", "Name a file"),
     f"{CELL} --hand-out {{}}/rows.txt/q.jsonl": ("disk", "rows.txt", "Check the path"),
@@ -223,7 +224,7 @@ def check_line(ran: Ran, mentions: tuple[str, ...]) -> None:
     assert line.isprintable() and "Traceback" not in line and "Error(" not in line, line
     for word in mentions:
         assert word in line, (word, line)
-    assert re.search(r" must |^keyspan: (Missing|No such|Got unexpected)", line), line
+    assert re.search(r" must | needs |^keyspan: (Missing|No such|Got unexpected)", line), line
     assert re.search(r"[^.]\. `?[A-Z`][^.]*.*\.$", line), f"says what to do? {line}"
 
 

@@ -3,16 +3,14 @@
 import csv
 import json
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.cli.asked import CELL, ROOT, Oracle, Ran, ask, call, told
+from tests.cli.asked import CELL, Oracle, Ran, ask, call, told
 
-from keyspan.errors import BadInput
 from keyspan.evidence.record import Record
 from keyspan.evidence.store import open_store
 from keyspan.runners import driver
@@ -357,14 +355,3 @@ def test_design_takes_the_same_graphs(tmp_path: Path, oracle: Oracle) -> None:
     assert told("design", *plain, "--graph", "regular", "--degree", "3")["edges"] == 384
     text = ask("design", *plain).out
     assert f"{default['heads']} heads x d_key {default['d_key']}" in text and "Alternatives" in text
-
-
-def test_this_python_finds_the_worker() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "keyspan.lab.worker", "nothing.jsonl"],
-        env={"PYTHONPATH": str(ROOT / "src")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == BadInput.exit_code and done.stderr.startswith("keyspan: ") and done.stderr.count("\n") == 1

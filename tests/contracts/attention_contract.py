@@ -276,13 +276,16 @@ class ChannelContract:
 
     @pytest.mark.parametrize("tile", [None, 1])
     def test_clear_sees_what_a_dense_check_sees(self, tile: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-        given = self.exact_members(tile, monkeypatch)
+        midway = self.exact_members(tile, monkeypatch)
         seen = set()
-        for slack in (0.0, 1e-3, 0.05, 0.1, 0.2, 0.5):
-            mine = given.bucket.clear(given.params, given.batch, slack).tolist()
-            assert mine == [self.dense_clear(given, m, slack) for m in range(4)]
-            seen |= set(mine)
-        assert seen == {True, False}
+        for shift in (-0.03, 0.0, 0.03):  # a threshold nearer to the edges, midway, nearer to the others
+            weights = [w | {"bias": w["bias"] + shift} for w in midway.weights]
+            given = self.loaded(midway.runs, weights)
+            for slack in (0.0, 0.02, 0.05, 0.3):
+                mine = given.bucket.clear(given.params, given.batch, slack).tolist()
+                assert mine == [self.dense_clear(given, m, slack) for m in range(4)]
+                seen |= {(shift, answer) for answer in mine}
+        assert len(seen) == 6
 
     @pytest.mark.parametrize("tile", [None, 1])
     def test_one_wrong_pair_is_enough(self, tile: int | None, monkeypatch: pytest.MonkeyPatch) -> None:

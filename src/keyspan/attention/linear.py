@@ -76,7 +76,7 @@ class LinearBucket:
             loss, pull = (short * short).sum(1) if value else None, -2.0 * short
         else:
             count = batch.real.sum(1, keepdim=True)
-            loss = (torch.nn.functional.softplus(-margins) * batch.real / count).sum(1) if value else None
+            loss = (torch.nn.functional.softplus(-margins, threshold=40.0) * batch.real / count).sum(1) if value else None
             pull = -torch.sigmoid(-margins) * batch.real / count
         return loss, {"w": (batch.signed * pull.unsqueeze(-1)).sum(1)}
 

@@ -79,6 +79,8 @@ def relations(
         return asking.hand_out(question, hand_out)
     if current.dry_run:
         return asking.dry_run([question], jobs)
+    if figure is not None:
+        figure.parent.mkdir(parents=True, exist_ok=True)
     (outcome,) = asking.ask([question], jobs, weights)
     result = RelationsResult(question, outcome)
     data = result.to_dict()
@@ -100,19 +102,19 @@ def check_figure(path: Path | None) -> None:
 
 
 def print_relations(data: dict[str, Any]) -> None:
-    """heads x D_K -> F1, then D_K*, the law and the lower bound."""
+    """D_K x heads -> F1, then D_K*, the law and the lower bound."""
     from keyspan.cli import show
 
     out = show.console()
-    budgets = sorted({s["key_budget"] for arm in data["arms"] for s in arm["scores"]})
-    rows = []
-    for arm in data["arms"]:
-        means = {s["key_budget"]: s["score"] for s in arm["scores"]}
-        rows.append([arm["heads"], *[means.get(b, "") for b in budgets], show.interval(arm["key_budget"], 0)])
+    arms = data["arms"]
+    means = {(arm["heads"], s["key_budget"]): s["score"] for arm in arms for s in arm["scores"]}
+    rows = [[b, *[means.get((arm["heads"], b), "") for arm in arms]] for b in sorted({budget for _, budget in means})]
+    last = ["D_K* [low, high]", *[show.interval(arm["key_budget"], 0) for arm in arms]]
     problem = data["problem"]
     which = f"{problem['graph']['name']} graph on {problem['items']} items, d_model {problem['d_model']}"
-    title = f"Mean F1 ({data['threshold']} threshold, {data['seeds']} seeds) by heads and D_K: {which}"
-    out.print(show.table(title, ["heads", *[str(b) for b in budgets], "D_K* [low, high]"], rows))
+    title = f"Mean F1 ({data['threshold']} threshold, {data['seeds']} seeds): {which}"
+    columns = ["D_K", *[f"{arm['heads']} head{'s' if arm['heads'] > 1 else ''}" for arm in arms]]
+    out.print(show.table(title, columns, rows, last=last))
     if data["heads"]:
         found = f"{data['heads']} head{'s' if data['heads'] > 1 else ''} x d_key {data['d_key']}"
         out.print(f"D_K*         {show.interval(data['key_budget'], 0)}  ({found}, recipe {data['recipe']})")

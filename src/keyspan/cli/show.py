@@ -51,11 +51,15 @@ def interval(value: dict[str, Any], digits: int = 1) -> str:
     return f"{number(value['estimate'], digits)} [{number(value['low'], digits)}, {number(value['high'], digits)}]"
 
 
-def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], left: int = 1) -> Table:
-    """A table whose first `left` columns are text and the others numbers."""
+def table(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], left: int = 1, last: Sequence[Any] | None = None
+) -> Table:
+    """A table whose first `left` columns are text and the others numbers; `last` is a row set apart."""
     out = Table(title=title, title_justify="left", title_style="bold")
     for i, column in enumerate(columns):
         out.add_column(column, justify="left" if i < left else "right", no_wrap=i == 0)
-    for row in rows:
-        out.add_row(*[number(v) for v in row])
+    for k, row in enumerate(rows):
+        out.add_row(*[number(v) for v in row], end_section=last is not None and k == len(rows) - 1)
+    if last is not None:
+        out.add_row(*[number(v) for v in last])
     return out

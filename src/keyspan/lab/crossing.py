@@ -4,9 +4,8 @@ A budget's capacity is a level: the lowest one from which every probed level up 
 a point: the scores' means, made monotone by isotonic regression, cross the target between two levels, on a line.
 
 The interval is a bootstrap over replicates (the percentile method, 95%). A budget's replicates are the same instances
-at every level, so they are drawn together across levels; a load's are not, so they are drawn level by level. Within one
-draw a budget's crossing is only known to lie between a level that fails and one that passes: the interval takes
-the lower end of that bracket from below and the upper end from above.
+at every level, so they are drawn together across levels; a load's are not, so they are drawn level by level. Where
+levels just below a budget's crossing were not measured, the interval reaches down to the highest one that failed.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from keyspan.specs import Question, digest
 
 DRAWS = 1000
 METHODS = {
-    "budget": "95% bootstrap over seeds (drawn together across budgets), widened to the bracket between failing and passing",
+    "budget": "95% bootstrap over seeds (drawn together across budgets), from above the highest budget that fails",
     "load": "isotonic regression of the means, 95% bootstrap over seeds within each level",
 }
 Scores = tuple[float | None, ...]
@@ -95,7 +94,7 @@ def _least(brackets: list[Bracket]) -> Bracket:
 def _interval(point: Bracket, drawn: list[Bracket], counts: NDArray[np.int64]) -> Crossing:
     if point[1] is None:
         return Crossing(None, point[0], None)
-    low = _quantile([np.inf if b[0] is None else b[0] for b in drawn], counts, 0.025)
+    low = _quantile([np.inf if b[1] is None else b[1] for b in drawn], counts, 0.025)
     high = _quantile([np.inf if b[1] is None else b[1] for b in drawn], counts, 0.975)
     low = min(low, point[1] if point[0] is None else point[0])
     return Crossing(point[1], low, None if np.isinf(high) else max(high, point[1]))

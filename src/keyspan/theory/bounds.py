@@ -14,7 +14,7 @@ from typing import Literal
 from keyspan.errors import require
 
 RHO_THIN, RHO_WIDE = 0.72, 0.28  # rho = .72 + .28 d_k/d, what heads of low rank need of P (fitted)
-TRAINED_OVER_LAW = (0.80, 2.05)  # D_K* of trained channels over the law: least and most of nine measured cells
+TRAINED_OVER_LAW = (0.80, 2.10)  # D_K* of trained channels over the law: least and most of nine measured cells
 
 
 @dataclass(frozen=True, kw_only=True)

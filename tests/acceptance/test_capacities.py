@@ -1,0 +1,61 @@
+"""What the laboratory must find on cells that were measured before, through the command that a user types."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return f"sqlite:///{tmp_path_factory.mktemp('store')}/store.db"
+
+
+def keyspan(url: str, *words: str) -> dict[str, Any]:
+    main = "import sys; from keyspan.cli import main; sys.exit(main())"
+    command = [sys.executable, "-c", main, "--store", url, "--json", "--quiet", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def relations(url: str, items: int, d_model: int, seeds: int = 3) -> dict[str, Any]:
+    return keyspan(url, "measure", "relations", "--items", str(items), "--d-model", str(d_model), "--seeds", str(seeds))
+
+
+def test_compressed_items_want_several_heads(url: str) -> None:
+    """128 items in 16 dimensions: one head is not enough at any width, D_K* is between 48 and 80 with 4 or more."""
+    found = relations(url, 128, 16)
+    assert 48 <= found["key_budget"]["estimate"] <= 80
+    assert found["heads"] >= 4
+    assert max(p["f1"] for p in found["probes"] if p["heads"] == 1) <= 0.4
+    assert max(p["f1_best"] for p in found["probes"] if p["heads"] == 1) <= 0.4
+    assert found["failed"] == 0
+    began = time.monotonic()
+    again = relations(url, 128, 16)
+    assert time.monotonic() - began < 2
+    assert again == found | {"trained_now": 0}
+
+
+def test_uncompressed_items_want_one_head(url: str) -> None:
+    """As many dimensions as items: one head, D_K <= 8."""
+    found = relations(url, 128, 128, seeds=2)
+    assert found["heads"] == 1
+    assert found["key_budget"]["estimate"] <= 8
+
+
+def test_mild_compression(url: str) -> None:
+    """128 items in 32 dimensions: D_K* <= 24; then two more seeds train only themselves."""
+    found = relations(url, 128, 32)
+    assert found["key_budget"]["estimate"] <= 24
+    more = relations(url, 128, 32, seeds=5)
+    old = {p["run_id"] for p in found["probes"]}
+    new = [p for p in more["probes"] if p["run_id"] not in old]
+    assert {p["seed"] for p in new} == {3, 4}
+    assert more["trained_now"] == len(new)
+    assert old <= set(more["run_ids"])
