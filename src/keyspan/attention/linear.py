@@ -1,7 +1,7 @@
 """Batched linear units in torch: the instrument that the laboratory is calibrated with.
 
-Products with a vector are written as sums, not as matrix products: a library takes another path for one matrix than for
-many when a side is 1, and a member's bits would then depend on its company.
+In products with a vector the vector stands on the left. With it on the right the library takes another path for one
+matrix than for many, and a member's bits would depend on its company (the fleet's tests see it).
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class LinearBucket:
         return LinearBatch(batch.signed[keep], batch.real[keep])
 
     def _margins(self, params: Params, batch: LinearBatch) -> torch.Tensor:
-        return (batch.signed * params["w"].unsqueeze(1)).sum(-1)
+        return torch.bmm(params["w"].unsqueeze(1), batch.signed.transpose(1, 2)).squeeze(1)
 
     def value_and_grad(self, params: Params, batch: LinearBatch, *, value: bool = True) -> tuple[torch.Tensor | None, Params]:
         """`reference.squared_hinge` or `reference.logistic` and its gradient, of every member."""
@@ -78,7 +78,7 @@ class LinearBucket:
             count = batch.real.sum(1, keepdim=True)
             loss = (torch.nn.functional.softplus(-margins, threshold=40.0) * batch.real / count).sum(1) if value else None
             pull = -torch.sigmoid(-margins) * batch.real / count
-        return loss, {"w": (batch.signed * pull.unsqueeze(-1)).sum(1)}
+        return loss, {"w": torch.bmm(pull.unsqueeze(1), batch.signed).squeeze(1)}
 
     def clear(self, params: Params, batch: LinearBatch, slack: float) -> torch.Tensor:
         """Whether every label is fitted with `slack` of the largest margin to spare. returns: (members,), bool"""

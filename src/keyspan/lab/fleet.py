@@ -93,6 +93,8 @@ def sail(runs: Sequence[Run], device: str = "cpu", control: Control | None = Non
     A member whose checkpoint exists goes on from there. When the caller's `stop` says so, the rest is checkpointed.
     """
     control = control or Control()
+    if device not in ("cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
+        raise BadInput(f"A fleet's device must be cpu, or cuda where torch sees one, but got {device!r}. Use cpu.")
     where = torch.device(device)
     with one_thread():
         for shard in shards(runs, workers=1):

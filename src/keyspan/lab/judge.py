@@ -136,6 +136,7 @@ class _Bins:
         heads = range(len(tiles.q))
         near = np.max([np.einsum("ed,de->e", tiles.q[h][source], tiles.k[h][:, target]) for h in heads], axis=0)
         low, high = float(near.min()), float(near.max())
+        low -= 1e-9 * max(abs(low), abs(high))  # these products may differ from the tiles' in their last bits
         return cls(low, BINS / max(high - low, 1e-9 * max(abs(low), abs(high)), 1e-100))
 
     def __call__(self, scores: Float) -> NDArray[np.intp]:

@@ -23,6 +23,8 @@ class Adam(Spec, family="adam", version=1):
         require(self.steps >= 1, "`steps >= 1`", self.steps, "Take at least one step.")
         require(self.peak > 0, "`peak > 0`", self.peak, "Try 0.06.")
         require(0 <= self.warmup < 1, "`0 <= warmup < 1`", self.warmup, "Try 0.1.")
+        require(0 <= self.beta1 < 1 and 0 <= self.beta2 < 1, "`0 <= beta < 1`", (self.beta1, self.beta2), "Try 0.9, 0.999.")
+        require(self.epsilon > 0, "`epsilon > 0`", self.epsilon, "Try 1e-8.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +56,10 @@ class Recipe(Spec, family="recipe", version=1):
     init_scale: float = 1.0
     bias: float = 0.0
     certify: bool = False
+
+    def check(self) -> None:
+        require(len(self.phases) >= 1, "a recipe has a phase", 0, "Give it one, such as Adam.")
+        require(self.init_scale > 0, "`init_scale > 0`", self.init_scale, "Use 1.")
 
     @property
     def steps(self) -> int:

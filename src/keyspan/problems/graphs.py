@@ -206,7 +206,11 @@ def power_law_degrees(graph: Graph, items: int) -> Edges:
 
 
 def _regular(stream: Stream, items: int, degree: int, loops: bool) -> Edges:
-    """The union of `degree` random permutations; where two coincide, random switches part them."""
+    """The union of `degree` random permutations; where two coincide, random switches part them.
+
+    For degree 2 and more this reaches every regular graph, but not all of them equally often, so `entropy`, the logarithm
+    of how many there are, is an upper bound on the draw's own.
+    """
     columns = np.empty((items, 0), dtype=np.int64)
     for _ in range(degree):
         target = stream.permutation(items)
