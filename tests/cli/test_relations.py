@@ -167,7 +167,10 @@ def test_removing_one_retrains_just_that_one_and_gives_the_same(home: Path) -> N
     assert told("runs", "remove", before["run_ids"][0][:12])["removed"] == record.run_id
     assert ask("runs", "show", record.run_id).code == 2
     assert record.run_id not in told("runs", "list")["run_ids"]
-    after = told(*CELL, "--seeds", "2")
+    ran = ask(*CELL, "--seeds", "2", "--json")
+    (line,) = ran.err.splitlines()
+    assert line.startswith("round 1: 1 members to train")
+    after = ran.json
     assert after["trained_now"] == 1 and after["run_ids"] == before["run_ids"]
     assert after["probes"] == before["probes"]  # the same member, bit for bit, in other company
     with open_store(f"sqlite:///{home}/lab.db") as store:

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from tests.contracts.store_contract import MakeStore, StoreContract, a_record, finish, start
 
 from keyspan.errors import StoreError
-from keyspan.evidence import store as store_module
+from keyspan.evidence import sqlite, tables
 from keyspan.evidence.store import Store, open_store
 
 
@@ -233,7 +233,7 @@ def test_a_missing_store(tmp_path: Path) -> None:
 
 def later(monkeypatch: pytest.MonkeyPatch, *more: Callable[[sa.Connection], None]) -> None:
     """Pretend that this keyspan is a later one, with more migrations."""
-    monkeypatch.setattr(store_module, "MIGRATIONS", (*store_module.MIGRATIONS, *more))
+    monkeypatch.setattr(tables, "MIGRATIONS", (*tables.MIGRATIONS, *more))
 
 
 def add_table(connection: sa.Connection) -> None:
@@ -326,7 +326,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def test_readers_do_not_wait_for_a_writer(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_module, "BUSY_SECONDS", 0.0)
+    monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.0)
     with locked(path), open_store(f"sqlite:///{path}", read_only=True) as reader:
         assert len(list(reader.records())) == 3
 
@@ -369,7 +369,7 @@ def test_a_writer_waits_to_open(path: Path, new: bool) -> None:
 
 
 def test_a_writer_does_not_wait_for_ever(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_module, "BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.05)
     with open_store(f"sqlite:///{path}") as store:
         with locked(path):
             one_line(lambda: store.put(a_record(50)), "must be free for writing", "locked")
@@ -380,7 +380,7 @@ def test_a_writer_does_not_wait_for_ever(path: Path, monkeypatch: pytest.MonkeyP
 def test_a_store_that_never_becomes_wal_is_not_waited_for_for_ever(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA journal_mode = DELETE")
-    monkeypatch.setattr(store_module, "BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.05)
     with locked(path):
         one_line(opens(path), "must be free for writing", "locked")
     opens(path)()
@@ -509,7 +509,7 @@ def test_records_in_the_log_of_a_killed_writer_are_never_overlooked(public: Path
 
 
 def test_a_busy_store_is_not_read_past_its_locks(public: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    connect, asked = store_module._connect, []
+    connect, asked = sqlite._connect, []
 
     def busy(path: Path, options: str) -> sqlite3.Connection:
         asked.append(options)
@@ -519,7 +519,7 @@ def test_a_busy_store_is_not_read_past_its_locks(public: Path, monkeypatch: pyte
             raise error
         return connect(path, options)
 
-    monkeypatch.setattr(store_module, "_connect", busy)
+    monkeypatch.setattr(sqlite, "_connect", busy)
     with read_only_folder(public):
         one_line(opens(public / "store.db", read_only=True), "must be free", "locked")
     assert asked == ["mode=ro"]

@@ -80,7 +80,7 @@ def test_the_points_are_means_with_student_intervals() -> None:
     assert (three.mean, three.low, three.high) == pytest.approx((0.2, 0.0, 0.2 + half), abs=1e-4)  # 0.2 - half is below 0
     assert (one.mean, one.low, one.high) == (0.25, None, None)
     half = 12.706 * 0.1 * math.sqrt(2) / math.sqrt(2)
-    assert (two.mean, two.low, two.high) == (pytest.approx(0.6), max(0.0, 0.6 - half), min(1.0, 0.6 + half))
+    assert two.mean == pytest.approx(0.6) and half > 0.6 and (two.low, two.high) == (0.0, 1.0)
     assert clipped.mean == pytest.approx(0.99) and clipped.high == 1.0 and clipped.low is not None
     assert clipped.low == pytest.approx(0.99 - 12.706 * 0.01, abs=1e-4)  # the seed that failed is no number
     assert (same.mean, same.low, same.high) == pytest.approx((0.6, 0.6, 0.6))
@@ -113,15 +113,9 @@ def test_the_interval_is_students(n: int) -> None:
     assert quantile(n) == pytest.approx(stats.t.ppf(0.975, n - 1), abs=5.1e-4)
 
 
-@pytest.mark.parametrize("n", [11, 12, 15, 20, 30])
-@pytest.mark.xfail(strict=True, reason="from 11 seeds on the interval is up to 2% too narrow")
-def test_the_interval_of_many_seeds_is_students(n: int) -> None:
-    assert quantile(n) == pytest.approx(stats.t.ppf(0.975, n - 1), abs=1e-3)
-
-
 @pytest.mark.parametrize("n", [11, 12, 15, 20, 30, 60, 120])
-def test_the_interval_of_many_seeds_is_nearly_students(n: int) -> None:
-    assert quantile(n) == pytest.approx(stats.t.ppf(0.975, n - 1), rel=0.025)
+def test_the_interval_of_many_seeds_is_students(n: int) -> None:
+    assert quantile(n) == pytest.approx(stats.t.ppf(0.975, n - 1), abs=1e-6)
 
 
 def test_the_figure_in_words() -> None:
@@ -186,7 +180,6 @@ def test_the_bytes_are_the_same_in_two_runs(tmp_path: Path) -> None:
     assert not re.search(r"20\d\d-\d\d-\d\d", (tmp_path / "a.svg").read_text())
 
 
-@pytest.mark.xfail(strict=True, reason="a user's own matplotlib settings show through")
 def test_the_bytes_do_not_depend_on_the_settings_of_the_user(tmp_path: Path) -> None:
     save(threshold_curves_info(result()), draw_threshold_curves, tmp_path / "a")
     with matplotlib.rc_context({"axes.facecolor": "red", "font.family": "monospace", "lines.linestyle": ":"}):
@@ -261,7 +254,6 @@ def test_no_capacity_no_line() -> None:
     assert not axes.patches and not any("D_K^*" in label for label in labels(axes))
 
 
-@pytest.mark.xfail(strict=True, reason="an interval without an end is drawn as if it ended at the estimate")
 def test_an_open_interval_is_not_drawn_as_a_closed_one() -> None:
     """high None: the interval ends beyond the levels that were probed."""
     axes = drawn(threshold_curves_info(result(key_budget={"estimate": 16, "low": 12, "high": None})))

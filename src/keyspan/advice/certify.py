@@ -9,6 +9,7 @@ from typing import Any
 from keyspan.errors import BadInput
 from keyspan.files.arrays import read_array
 from keyspan.files.graphs import read_graph
+from keyspan.files.paths import name_of
 from keyspan.files.weights import read_weights
 from keyspan.lab.judge import judge_channel
 from keyspan.problems.graphs import check_edges
@@ -60,6 +61,10 @@ def certify(weights: str | Path, *, graph: str | None = None, embeddings: str | 
     if rows is None:
         raise BadInput(f"Item vectors must be known, but {weights} holds no `embeddings`. Give --embeddings FILE.")
     check_edges(edges, len(rows), loops=True)
+    d_model = w.w_query.shape[1]
+    if rows.shape[1] != d_model:
+        got = f"{rows.shape[1]} in {name_of(embeddings or weights)}"
+        raise BadInput(f"Item vectors must be {d_model} wide, as {name_of(weights)} has it, but got {got}. Give others.")
     verdict = judge_channel(RelationInstance(None, edges, rows), w.w_query, w.w_key, w.bias)
     if verdict.status is not Status.MEASURED:
         raise BadInput(f"Scores must be finite, but {weights} gives some that are not. Scale the weights down.")

@@ -61,7 +61,7 @@ class Record:
     def from_json(cls, data: Any) -> Record:
         """Read what `to_json` wrote; anything else is refused with the reason."""
         if not isinstance(data, Mapping):
-            raise BadInput(f"A record must be a JSON object, but got {str(data)[:60]!r}.")
+            raise BadInput(f"A record must be a JSON object, but got {str(data)[:60]!r}. Export it again.")
         if data.get("schema") != RECORD_SCHEMA:
             raise BadInput(
                 f"A record must have schema {RECORD_SCHEMA}, but got {data.get('schema')!r}. Use the keyspan that wrote it."
@@ -75,7 +75,8 @@ class Record:
                 provenance=dict(data.get("provenance", {})),
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise BadInput(f"A record must have run_id, problem_id, run and verdict, but {error!r} is wrong.") from None
+            got = f"none of name {error}" if isinstance(error, KeyError) else str(error)
+            raise BadInput(f"A record must have run_id, problem_id, run and verdict, but got {got}. Export it again.") from None
 
     @classmethod
     def from_line(cls, line: str) -> Record:
@@ -83,7 +84,7 @@ class Record:
         try:
             data = json.loads(line)
         except ValueError:
-            raise BadInput(f"A line of records must be JSON, but got {line[:60]!r}.") from None
+            raise BadInput(f"A line of records must be JSON, but got {line[:60]!r}. Export it again.") from None
         return cls.from_json(data)
 
 

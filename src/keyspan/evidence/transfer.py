@@ -66,7 +66,9 @@ def export(records: Iterable[Record], path: str | Path) -> int:
             os.fsync(file.fileno())
         partial.replace(target)
     except OSError as error:
-        raise BadInput(f"An export must be a file one can write, but {str(path)!r}: {error.strerror}.") from error
+        raise BadInput(
+            f"An export must be a file one can write, but got {error.strerror!r} for {str(path)!r}. Check its folder."
+        ) from error
     finally:
         with suppress(OSError):
             partial.unlink()
@@ -188,7 +190,9 @@ def _lines(file: Path) -> Iterator[tuple[int, Record | None]]:
                 if line.strip():
                     yield number, _record(line, f"{file}:{number}")
     except OSError as error:
-        raise BadInput(f"An import must be a file one can read, but {str(file)!r}: {error.strerror}.") from error
+        raise BadInput(
+            f"An import must be a file one can read, but got {error.strerror!r} for {str(file)!r}. Check the path."
+        ) from error
 
 
 def _record(line: bytes, place: str) -> Record | None:
@@ -197,7 +201,7 @@ def _record(line: bytes, place: str) -> Record | None:
     except ValueError as error:
         if line.startswith(b"{") and not line.endswith(b"\n"):
             return None  # torn: what is whole ends with a newline, or is at least JSON
-        raise BadInput(f"{place}: A line of records must be JSON, but got {line[:60]!r}.") from error
+        raise BadInput(f"{place}: A line of records must be JSON, but got {line[:60]!r}. Export it again.") from error
     try:
         return Record.from_json(data)
     except BadInput as error:
@@ -208,7 +212,9 @@ def _check_record(record: Record) -> None:
     record.to_line()  # refuses NaN, which Python's reader lets through
     parts = [record.run.get(name) for name in ("problem", "instrument", "recipe")]
     if not all(isinstance(part, Mapping) and "family" in part for part in parts):
-        raise BadInput(f"A record must hold a run of a problem, an instrument and a recipe, but got {parts!r:.60}.")
+        raise BadInput(
+            f"A record must hold a run of a problem, an instrument and a recipe, but got {parts!r:.60}. Export it again."
+        )
     if not all(_is_known(name, version) for name, version in _families(record.run)):
         return
     run = specs.Run.from_json(record.run)

@@ -117,10 +117,10 @@ def judge_channel(instance: RelationInstance, w_query: Float, w_key: Float, bias
         return Verdict(status=Status.DIVERGED)
     tiles = _Tiles(q, k, edges, len(x), -(-tile // BLOCK) * BLOCK)
     bins = _Bins.spanning(tiles)
-    tally = _first_pass(tiles, bins, -bias)
+    tally = _first_pass(tiles, bins, 0.0 - bias)
     ranked = np.sort(tally.on_edges)
     low, high = _in_the_running(ranked, tally, bins)
-    return _relations_verdict(edges, tally, ranked, _second_pass(tiles, tally, ranked, low, high), (low, high), -bias)
+    return _relations_verdict(edges, tally, ranked, _second_pass(tiles, tally, ranked, low, high), (low, high), 0.0 - bias)
 
 
 @dataclass

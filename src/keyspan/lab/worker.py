@@ -190,7 +190,11 @@ def serve(args: argparse.Namespace) -> int:
         stop=stop,
         notify=lambda ids, step, steps: say({"progress": {"run_ids": ids, "step": step, "steps": steps}}),
     )
-    device = pick_device(args.device)
+    try:
+        device = pick_device(args.device)
+    except BadInput as error:  # the driver says it, once, and not every worker
+        say({"error": str(error)})
+        return error.exit_code
     say({"ready": device})
     for line in lines:
         try:

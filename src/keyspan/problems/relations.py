@@ -35,6 +35,7 @@ class Relations(Spec, family="relations", version=1):
         require(self.items >= 2, "`--items >= 2`", self.items, "Relations need at least two items.")
         require(self.items <= 2**24, "`--items <= 16777216`", self.items, "Ask for fewer items.")
         require(self.d_model >= 1, "`--d-model >= 1`", self.d_model, "Item vectors need a dimension.")
+        require(self.d_model <= 2**16, "`--d-model <= 65536`", self.d_model, "Ask for fewer dimensions.")
         object.__setattr__(self, "graph", graphs.resolve(self.graph, self.items))
         embeddings.check_fit(self.embeddings, self.items, self.d_model)
 

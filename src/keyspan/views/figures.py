@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 WIDTHS = {"column": 3.3, "page": 6.8}
-T_95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
 
 
 @dataclass(frozen=True)
@@ -79,12 +78,14 @@ class ThresholdCurves:
 
 def mean_interval(values: list[float]) -> tuple[float, float | None, float | None]:
     """Mean and its 95% Student interval, kept within [0, 1]; no interval for a single value."""
+    from scipy.special import stdtrit
+
     n = len(values)
     mean = sum(values) / n
     if n < 2:
         return mean, None, None
     deviation = math.sqrt(sum((v - mean) ** 2 for v in values) / (n - 1) / n)
-    half = T_95.get(n, 1.96 + 2.4 / n) * deviation
+    half = float(stdtrit(n - 1, 0.975)) * deviation
     return mean, max(0.0, mean - half), min(1.0, mean + half)
 
 
@@ -134,7 +135,8 @@ def draw_threshold_curves(info: ThresholdCurves, axes: Axes) -> None:
     axes.axvline(info.law, color="black", linestyle="--", linewidth=1, label=r"law $m'\ln m'/d$")
     axes.axhline(info.target, color="grey", linestyle=":", linewidth=0.8)
     if info.capacity is not None:
-        axes.axvspan(info.low or info.capacity, info.high or info.capacity, color="grey", alpha=0.15, linewidth=0)
+        high = axes.get_xlim()[1] if info.high is None else info.high  # without an end: to the edge of the picture
+        axes.axvspan(info.low or 0, high, color="grey", alpha=0.15, linewidth=0)
         axes.axvline(info.capacity, color="grey", linewidth=1, label=f"$D_K^*$ = {info.capacity}")
     axes.set_xlabel(r"total key dimension $D_K = h\,d_k$")
     axes.set_ylabel("F1" if info.threshold == "own" else "F1 at the best threshold")
@@ -157,7 +159,9 @@ def save(info: ThresholdCurves, draw: Callable[[Any, Axes], None], path: Path, w
     size = WIDTHS[width]
     style: Any = {"svg.hashsalt": "keyspan", "svg.fonttype": "none", "font.size": 8}
     style |= {"axes.spines.top": False, "axes.spines.right": False}
-    with matplotlib.rc_context(style):
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(style)
         figure: Figure = Figure(figsize=(size, size * 0.5), layout="constrained")
         FigureCanvasAgg(figure)
         draw(info, figure.add_subplot())
