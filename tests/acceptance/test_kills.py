@@ -13,7 +13,9 @@ from typing import Any
 
 from keyspan.evidence.store import open_store
 
-MAIN = "import sys; from keyspan.cli import main; sys.exit(main())"
+# A test run that was started in the background hands down an ignored Ctrl-C; a user's shell does not.
+LISTEN = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+MAIN = LISTEN + "import sys; from keyspan.cli import main; sys.exit(main())"
 ASKED = ["measure", "relations", "--items", "61", "--d-model", "8", "--heads", "2,4", "--seeds", "2", "--json", "--quiet"]
 
 
