@@ -15,6 +15,8 @@ GPU_ITEM = ("gpu", True)
 
 os.environ.pop("KEYSPAN_STORE", None)
 os.environ["MPLBACKEND"] = "Agg"
+if not Path("/dev/nvidiactl").exists():  # the fused kernels' programs are then carried out by Triton's interpreter
+    os.environ.setdefault("TRITON_INTERPRET", "1")
 if "PYTEST_XDIST_WORKER" in os.environ:  # the workers share the cores; said before torch and NumPy are imported
     for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(_variable, "1")

@@ -59,12 +59,17 @@ class ChannelBucket:
         self.d_key = next_power_of_two(channels[0].d_key)
         self.d_model, self.true_items, self.edges = problem.d_model, problem.items, problem.edges
         self.items, self.width = round_up(problem.items, ALIGN), round_up(problem.d_model, ALIGN)
-        self.dtype = dtype_of(runs[0].arithmetic, device)
+        self.dtype = self._dtype(runs[0].arithmetic, device)
         self.device, self.init_scale, self.bias = device, init_scale, bias
         row = self.heads * self.items * self.dtype.itemsize
         budget = TILE_BYTES[device.type]
         self.rows = min(self.items, max(ALIGN, budget // row // ALIGN * ALIGN))  # fixed by the member's own shape
         self.block = max(1, budget // (row * self.items)) if self.rows == self.items else 1
+
+    @staticmethod
+    def _dtype(arithmetic: str, device: torch.device) -> torch.dtype:
+        """The type that weights are kept in."""
+        return dtype_of(arithmetic, device)
 
     @staticmethod
     def _channel(run: Run) -> Channel:
