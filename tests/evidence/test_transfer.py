@@ -240,6 +240,10 @@ def refused() -> Iterator[tuple[str, bytes, str]]:
     yield "a problem that is text", line(run=run | {"problem": "relations"}), "must hold a run of a problem"
     nan = json.dumps(good | {"provenance": {"seconds": float("nan")}}).encode() + b"\n"
     yield "a number without a value", nan, "finite"
+    yield "nested too deep to read", b"[" * 100_000 + b"]" * 100_000 + b"\n", "nested at most 50 deep"
+    yield "nested deeper than any record", line(provenance={"a": json.loads("[" * 60 + "]" * 60)}), "nested at most 50 deep"
+    verdict = good["verdict"] | {"scores": {"f1": 10**400}}
+    yield "a score that no float can hold", line(verdict=verdict), "`f1` must be a finite number, but got 1000"
 
 
 @pytest.mark.parametrize("bad, reason", [pytest.param(b, r, id=name) for name, b, r in refused()])

@@ -29,6 +29,7 @@ from keyspan.evidence.store import Store
 
 SCORES = ("f1", "f1_best", "precision", "recall", "fitted", "accuracy", "margin", "threshold")
 SIZES = ("items", "d_model", "dimension", "examples")
+DEEPEST = 50  # how deep a record may be nested; one of ours has some six levels
 FACTS = ("steps", "seconds", "device", "keyspan", "created")
 COLUMNS = (
     *("run_id", "problem_id", "kind", "status", "exact"),
@@ -198,6 +199,12 @@ def _lines(file: Path) -> Iterator[tuple[int, Record | None]]:
 def _record(line: bytes, place: str) -> Record | None:
     try:
         data = json.loads(line)
+        if not _is_shallow(data, DEEPEST):
+            raise RecursionError
+    except RecursionError:
+        raise BadInput(
+            f"{place}: A record must be nested at most {DEEPEST} deep, but this line is deeper. Export it again."
+        ) from None
     except ValueError as error:
         if line.startswith(b"{") and not line.endswith(b"\n"):
             return None  # torn: what is whole ends with a newline, or is at least JSON
@@ -206,6 +213,14 @@ def _record(line: bytes, place: str) -> Record | None:
         return Record.from_json(data)
     except BadInput as error:
         raise BadInput(f"{place}: {error}") from error
+
+
+def _is_shallow(data: Any, room: int) -> bool:
+    """Whether JSON data is nested at most so deep: what is deeper can overflow the stack of whoever reads it later."""
+    if not isinstance(data, Mapping | list):
+        return True
+    inner = data.values() if isinstance(data, Mapping) else data
+    return room > 0 and all(_is_shallow(value, room - 1) for value in inner)
 
 
 def _check_record(record: Record) -> None:
