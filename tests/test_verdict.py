@@ -67,7 +67,7 @@ def test_a_score_without_a_value_is_refused_by_name(number: float) -> None:
         Verdict(status=Status.MEASURED, exact=False, scores={"f1": 0.5, "margin": number})
 
 
-@pytest.mark.parametrize("number", [10**400, -(10**400), 10**5000])
+@pytest.mark.parametrize("number", [10**400, -(10**400), 10**5000], ids=["large", "low", "unprintable"])
 def test_a_score_that_no_float_can_hold_is_refused(number: int) -> None:
     with pytest.raises(BadInput, match="`f1` must be a finite number") as refused:
         Verdict(status=Status.MEASURED, exact=False, scores={"f1": number})
