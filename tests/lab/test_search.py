@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from keyspan.errors import BadInput
 from keyspan.lab import recipes
 from keyspan.lab.search import Answer, Wanted, propose
 from keyspan.problems.relations import Relations
@@ -185,6 +186,14 @@ def test_an_empty_answer_says_so() -> None:
     answer, _ = walk(cell(heads=[1]), threshold({1: 999}))
     assert answer.crossing.estimate is None
     assert answer.best is None
+
+
+def test_a_record_without_the_score_is_named_with_what_to_do() -> None:
+    question = cell(heads=[8], seeds=1)
+    run = next(question.runs(question.arms[0], question.arms[0].low))
+    strange = Verdict(status=Status.MEASURED, exact=False, scores={"foo": 1.0})
+    with pytest.raises(BadInput, match=rf"one of exact, foo, but got 'f1' in .* `keyspan runs remove {run.run_id}`\."):
+        walk(question, lambda r: strange if r.run_id == run.run_id else held(1.0))
 
 
 def test_propose_is_pure() -> None:
