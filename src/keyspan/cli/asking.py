@@ -32,9 +32,9 @@ def dry_run(questions: list[Question], jobs: int | None) -> int:
     """Print what would be trained."""
     import keyspan
 
-    require(jobs is None or jobs >= 1, "`--jobs >= 1`", jobs, "Leave it out for one a core.")
+    require(jobs is None or jobs >= 1, "`--jobs >= 1`", jobs, "Leave it out for one a core, or one for a GPU.")
     with open_store(current.store, read_only=True, missing_ok=True) as store:
-        data = estimate(questions, store, jobs).to_dict()
+        data = estimate(questions, store, jobs, current.device).to_dict()
     data |= {"schema": 1, "keyspan": keyspan.__version__, "dry_run": True}
     if current.json:
         show.print_json(data)
@@ -42,7 +42,7 @@ def dry_run(questions: list[Question], jobs: int | None) -> int:
     out = show.console()
     out.print(f"would train {data['members']} members ({data['stored']} are stored), at most {data['steps']} steps in all")
     out.print(f"{data['flops']:.3g} FLOP, {data['memory_bytes'] / 2**20:.1f} MiB for the largest member")
-    out.print(f"about {data['seconds']:.0f} s on {data['cores']} cores")
+    out.print(f"about {data['seconds']:.0f} s on {data['cores']} core{'s' if data['cores'] > 1 else ''}")
     return 0
 
 

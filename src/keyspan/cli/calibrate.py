@@ -12,7 +12,7 @@ from keyspan.cli.options import current
 def calibrate(
     dimension: int = typer.Option(16, help="d; Cover's capacity is 2d."),
     seeds: int = typer.Option(200, help="Random labelings at every number of examples."),
-    jobs: int | None = typer.Option(None, help="Worker processes (default: one a core)."),
+    jobs: int | None = typer.Option(None, help="Worker processes (default: one a core, one for a GPU)."),
 ) -> int:
     """Cover's capacity of a linear unit, 2d, by the same fleet, search, judge, store and interval as every other."""
     from keyspan.cli import asking, show

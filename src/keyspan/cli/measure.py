@@ -43,7 +43,7 @@ def relations(
     criterion: str = typer.Option("mean", help="mean|all|any of the seeds must meet the target."),
     threshold: str = typer.Option("own", help="own|best: the learned threshold, or the best one in hindsight."),
     steps: int | None = typer.Option(None, help="Training steps (default 2000)."),
-    jobs: int | None = typer.Option(None, help="Worker processes (default: one a core)."),
+    jobs: int | None = typer.Option(None, help="Worker processes (default: one a core, one for a GPU)."),
     figure: Path | None = typer.Option(None, help="Draw F1 against D_K to FIGURE.svg, .png and .csv."),
     weights: Path | None = typer.Option(None, help="Keep the weights of what is trained now in this folder."),
     hand_out: Path | None = typer.Option(None, help="Write the question here for keyspan.lab.worker; train nothing."),

@@ -28,8 +28,8 @@ class Lab:
     """Where records lie and what trains.
 
     store: URL (default: KEYSPAN_STORE, else a file in the current folder)    device: auto, cpu or cuda    jobs: worker
-    processes (default: one a core)    weights: keep the weights of what is trained in this folder    watcher: told what
-    happens
+    processes (default: one a core, one for a GPU)    weights: keep the weights of what is trained in this folder
+    watcher: told what happens
     """
 
     store: str | None = None
