@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from keyspan.evidence.record import Record
@@ -21,6 +22,7 @@ from keyspan.lab.judge import judge_channel
 from keyspan.lab.search import Answer, propose
 from keyspan.problems import graphs
 from keyspan.problems.relations import RelationInstance, Relations
+from keyspan.runners import inputs
 from keyspan.runners.questions import relations_question
 from keyspan.specs import Channel, Run, Spec, Stopping, canonical
 
@@ -130,6 +132,24 @@ def test_files_travel_beside_the_members_by_their_hash(tmp_path: Path) -> None:
     bare = write(tmp_path / "elsewhere.jsonl", [run])
     (folder / f"{sha}.npy").unlink()
     assert worker.main([str(bare), "--out", str(tmp_path / "out2"), "--device", "cpu"]) == 2
+
+
+def test_the_path_of_a_file_stands_in_provenance_and_in_no_id(tmp_path: Path) -> None:
+    made = {}
+    for name in ("a", "b"):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "ring.csv").write_text("".join(f"{i},{(i + 1) % 13}\n" for i in range(13)))
+        np.save(folder / "rows.npy", np.eye(13, 11) + 0.5)
+        contents = Contents(folder / "files")
+        graph = inputs.graph_from(str(folder / "ring.csv"), contents, items=13)
+        rows = inputs.embeddings_from(str(folder / "rows.npy"), contents, items=13, d_model=11)
+        source = write(folder / "members.jsonl", [member(steps=20, graph=graph, embeddings=rows)])
+        assert worker.main([str(source), "--out", str(folder / "out"), "--device", "cpu"]) == 0
+        (made[name],) = records(folder / "out")
+        assert made[name].provenance["graph_file"] == str(folder / "ring.csv")
+        assert made[name].provenance["embeddings_file"] == str(folder / "rows.npy")
+    assert made["a"].run_id == made["b"].run_id and made["a"].content == made["b"].content
 
 
 def test_weights_are_kept_and_judge_the_same(tmp_path: Path) -> None:

@@ -48,9 +48,14 @@ def pick_device(name: str) -> str:
     return ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
 
 
-def record_of(finished: Finished) -> Record:
-    """A finished member as a record."""
-    return make_record(finished.run, finished.verdict, **finished.facts)
+def record_of(finished: Finished, contents: Contents) -> Record:
+    """A finished member as a record; where its graph or rows came from a file, with the path of that."""
+    facts = dict(finished.facts)
+    for part in ("graph", "embeddings"):
+        sha = getattr(getattr(finished.run.problem, part, None), "content", None)
+        if sha and (path := contents.source(sha)):
+            facts[f"{part}_file"] = path
+    return make_record(finished.run, finished.verdict, **facts)
 
 
 class Stopper:
@@ -126,11 +131,12 @@ def work(args: argparse.Namespace) -> int:
         raise BadInput(f"`--minutes >= 0` must hold, but got {minutes}. Leave it out to go on to the end.")
     wanted = read_work(source)
     out.mkdir(parents=True, exist_ok=True)
-    folder = Path(args.files) if args.files else source.parent / "files"
+    files = Path(args.files) if args.files else source.parent / "files"
     stop = Stopper(args.minutes)
     done = read_done(out / "records.jsonl")
+    contents = Contents(files if files.is_dir() else None)
     control = Control(
-        contents=Contents(folder if folder.is_dir() else None),
+        contents=contents,
         checkpoints=Checkpoints(out / "checkpoints"),
         stop=stop,
         notify=lambda ids, step, steps: print(f"{len(ids)} members at step {step} of {steps}", file=sys.stderr),
@@ -139,7 +145,7 @@ def work(args: argparse.Namespace) -> int:
     with open(out / "records.jsonl", "a", encoding="utf-8") as sink:
         for runs in rounds(wanted, done):
             for finished in sail(runs, device, control):
-                record = record_of(finished)
+                record = record_of(finished, contents)
                 _write_line(sink, record.to_line())
                 done[record.run_id] = record.verdict
                 assert control.checkpoints is not None
@@ -200,8 +206,9 @@ def serve(args: argparse.Namespace) -> int:
     stop = Stopper(None)
     lines, say = sys.stdin, _speaker(sys.stdout, stop)
     sys.stdout = sys.stderr  # whatever prints must not break the protocol
+    contents = Contents(Path(args.files) if args.files else None)
     control = Control(
-        contents=Contents(Path(args.files) if args.files else None),
+        contents=contents,
         checkpoints=Checkpoints(Path(args.checkpoints)) if args.checkpoints else None,
         stop=stop,
         notify=lambda ids, step, steps: say({"progress": {"run_ids": ids, "step": step, "steps": steps}}),
@@ -216,7 +223,7 @@ def serve(args: argparse.Namespace) -> int:
         try:
             runs = [Run.from_json(data) for data in json.loads(line)["runs"]]
             for finished in sail(runs, device, control):
-                said = say({"record": record_of(finished).to_json()})
+                said = say({"record": record_of(finished, contents).to_json()})
                 if said and control.checkpoints:  # a record that reached nobody is made again from its checkpoint
                     control.checkpoints.drop(finished.run.run_id)
                 _keep_weights(finished, Path(args.weights) if args.weights else None)
