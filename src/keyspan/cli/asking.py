@@ -8,6 +8,7 @@ from keyspan.cli import show
 from keyspan.cli.options import current
 from keyspan.cli.progress import Bars
 from keyspan.errors import BadInput, require
+from keyspan.evidence.record import head
 from keyspan.evidence.store import open_store
 from keyspan.runners.driver import Outcome
 from keyspan.runners.estimate import estimate
@@ -30,12 +31,10 @@ def ask(questions: list[Question], jobs: int | None, weights: Path | None = None
 
 def dry_run(questions: list[Question], jobs: int | None) -> int:
     """Print what would be trained."""
-    import keyspan
-
     require(jobs is None or jobs >= 1, "`--jobs >= 1`", jobs, "Leave it out for one a core, or one for a GPU.")
     with open_store(current.store, read_only=True, missing_ok=True) as store:
         data = estimate(questions, store, jobs, current.device).to_dict()
-    data |= {"schema": 1, "keyspan": keyspan.__version__, "dry_run": True}
+    data = head() | data | {"dry_run": True}
     if current.json:
         show.print_json(data)
         return 0
@@ -48,13 +47,11 @@ def dry_run(questions: list[Question], jobs: int | None) -> int:
 
 def hand_out(question: Question, path: Path) -> int:
     """Write a question for `python -m keyspan.lab.worker`, which carries out its whole search elsewhere."""
-    import keyspan
-
     if path.is_dir():
         raise BadInput(f"`--hand-out` must be a file, but got the folder {path}. Name a file in it.")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(canonical(question.to_json()) + "\n")
     if current.json:
-        show.print_json({"schema": 1, "keyspan": keyspan.__version__, "path": str(path)})
+        show.print_json(head() | {"path": str(path)})
     show.note(f"wrote {path}. Run: python -m keyspan.lab.worker {path} --out DIR; then: keyspan runs import DIR")
     return 0

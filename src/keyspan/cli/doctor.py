@@ -14,13 +14,13 @@ def doctor() -> int:
     import importlib.util
     import platform
 
-    import keyspan
     from keyspan.cli import show
     from keyspan.errors import KeyspanError
+    from keyspan.evidence.record import head
     from keyspan.evidence.store import open_store
     from keyspan.runners.local import cores
 
-    data: dict[str, Any] = {"schema": 1, "keyspan": keyspan.__version__, "python": platform.python_version()}
+    data: dict[str, Any] = head() | {"python": platform.python_version()}
     data |= {"device": "cpu", "gpu": None, "threads": cores(), "torch": None}
     if importlib.util.find_spec("torch"):
         import torch

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import typer
 
 from keyspan.cli.options import current
 
 app = typer.Typer(help="The store: list, show, export, import, remove.", no_args_is_help=True)
-
-
-def _head() -> dict[str, Any]:
-    import keyspan
-
-    return {"schema": 1, "keyspan": keyspan.__version__}
 
 
 @app.command("list")
@@ -27,6 +20,7 @@ def list_runs(
     """The finished members in the store."""
     from keyspan.cli import show
     from keyspan.errors import require
+    from keyspan.evidence.record import head
     from keyspan.evidence.store import open_store
     from keyspan.evidence.transfer import row as flat_row
 
@@ -36,7 +30,7 @@ def list_runs(
         total = store.count()
         rows = [flat_row(record) for record in store.records(kind=kind, status=status, limit=shown)]
     if current.json:
-        show.print_json(_head() | {"runs": rows, "run_ids": sorted(r["run_id"] for r in rows), "total": total})
+        show.print_json(head() | {"runs": rows, "run_ids": sorted(r["run_id"] for r in rows), "total": total})
         return 0
     columns = ("run_id", "kind", "status", "items", "d_model", "heads", "d_key", "replicate", "f1", "exact", "steps")
     table = show.table(f"{len(rows)} of {total} runs", columns, [[row.get(c) for c in columns] for row in rows], left=3)
@@ -48,12 +42,13 @@ def list_runs(
 def show_run(run_id: str = typer.Argument(..., help="A run id, or its beginning.")) -> int:
     """One record, whole."""
     from keyspan.cli import show
+    from keyspan.evidence.record import head
     from keyspan.evidence.store import open_store
 
     with open_store(current.store, read_only=True, missing_ok=True) as store:
         record = store.find(run_id)
         copies = len(store.copies(record.run_id))
-    show.print_json(_head() | record.to_json() | {"copies": copies})
+    show.print_json(head() | record.to_json() | {"copies": copies})
     return 0
 
 
@@ -61,13 +56,14 @@ def show_run(run_id: str = typer.Argument(..., help="A run id, or its beginning.
 def export_runs(path: Path = typer.Argument(..., help="FILE.jsonl (whole records) or FILE.csv (a flat table).")) -> int:
     """Write the records to a file."""
     from keyspan.cli import show
+    from keyspan.evidence.record import head
     from keyspan.evidence.store import open_store
     from keyspan.evidence.transfer import export
 
     with open_store(current.store, read_only=True, missing_ok=True) as store:
         count = export(store.records(copies=True), path)
     if current.json:
-        show.print_json(_head() | {"path": str(path), "exported": count})
+        show.print_json(head() | {"path": str(path), "exported": count})
     else:
         show.note(f"wrote {count} records to {path}")
     return 0
@@ -77,6 +73,7 @@ def export_runs(path: Path = typer.Argument(..., help="FILE.jsonl (whole records
 def import_runs(path: Path = typer.Argument(..., help="A JSONL file of records, or a worker's folder.")) -> int:
     """Bring records home. A run that is there already is kept as it is; one that disagrees is kept beside it."""
     from keyspan.cli import show
+    from keyspan.evidence.record import head
     from keyspan.evidence.store import open_store
     from keyspan.evidence.transfer import import_records
     from keyspan.lab import recipes
@@ -86,7 +83,7 @@ def import_runs(path: Path = typer.Argument(..., help="A JSONL file of records, 
     with open_store(current.store) as store:
         result = import_records(path, store)
     if current.json:
-        show.print_json(_head() | {"added": result.added, "known": result.known, "torn": result.torn})
+        show.print_json(head() | {"added": result.added, "known": result.known, "torn": result.torn})
     else:
         torn = f", {result.torn} torn lines were left out" if result.torn else ""
         show.note(f"added {result.added} records, {result.known} were known{torn}")
@@ -97,13 +94,14 @@ def import_runs(path: Path = typer.Argument(..., help="A JSONL file of records, 
 def remove_run(run_id: str = typer.Argument(..., help="A run id, or its beginning.")) -> int:
     """Forget a record. It stays in the file, marked as removed, and the run may be measured again."""
     from keyspan.cli import show
+    from keyspan.evidence.record import head
     from keyspan.evidence.store import open_store
 
     with open_store(current.store) as store:
         record = store.find(run_id)
         copies = store.remove(record.run_id)
     if current.json:
-        show.print_json(_head() | {"removed": record.run_id, "copies": copies})
+        show.print_json(head() | {"removed": record.run_id, "copies": copies})
     else:
         show.note(f"removed {record.run_id}")
     return 0

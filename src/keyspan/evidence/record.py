@@ -15,6 +15,12 @@ from keyspan.specs import Run, canonical, digest
 from keyspan.verdict import Verdict
 
 RECORD_SCHEMA = 1
+ANSWER_SCHEMA = 1
+
+
+def head() -> dict[str, Any]:
+    """What every JSON answer begins with: the version of its fields, and of this package."""
+    return {"schema": ANSWER_SCHEMA, "keyspan": keyspan.__version__}
 
 
 @dataclass(frozen=True, kw_only=True)
