@@ -29,6 +29,7 @@ from keyspan.verdict import Status, Verdict
 
 Progress = Callable[[list[str], int, int], None]
 _TRIES = 3
+DEVICES = ("auto", "cpu", "cuda")
 GPU_NODES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 
 
@@ -76,8 +77,8 @@ class LocalRunner:
     def __init__(
         self, device: str = "auto", jobs: int | None = None, folder: Path | None = None, weights: Path | None = None
     ) -> None:
-        if device not in ("auto", "cpu", "cuda"):
-            raise BadInput(f"`--device` must be auto|cpu|cuda, but got {device!r}. Choose one.")
+        if device not in DEVICES:
+            raise BadInput(f"`--device` must be {'|'.join(DEVICES)}, but got {device!r}. Choose one.")
         self.device, self.folder, self.weights = device, folder, weights
         self.jobs = jobs or workers_on(device)  # None: the first worker to start says what it is on
         self._workers: list[_Worker] = []
