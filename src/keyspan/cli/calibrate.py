@@ -32,6 +32,13 @@ def calibrate(
     return 3 if data["failed"] else 0
 
 
+def shortfall(part: float) -> str:
+    """The gradient's shortfall in words. It fits nothing that the solver cannot, so above it only chance can put it."""
+    if part < 0:
+        return f"comes out {-part:.0%} higher, by chance: it has half the labelings, so raise --seeds"
+    return f"falls short by {part:.0%}"
+
+
 def _print(data: dict[str, Any]) -> None:
     from keyspan.cli import show
 
@@ -48,5 +55,5 @@ def _print(data: dict[str, Any]) -> None:
     out.print(f"measured  {show.interval(measured, 2)}  which {verdict}")
     out.print(f"interval  {data['interval_method']}")
     if data["gradient_shortfall"] is not None:
-        out.print(f"gradient  {show.interval(data['gradient'], 2)}  falls short by {data['gradient_shortfall']:.0%}")
+        out.print(f"gradient  {show.interval(data['gradient'], 2)}  {shortfall(data['gradient_shortfall'])}")
     out.print(f"trained now {data['trained_now']} of {len(data['run_ids'])} members")

@@ -17,8 +17,11 @@ from keyspan.problems.graphs import Graph
 
 
 def looks_like_file(name: str) -> bool:
-    """Whether a name is meant as a path: it has a suffix or a separator, or something lies there."""
-    return "." in name or os.sep in name or os.path.exists(name)
+    """Whether a name is meant as a path: it has a suffix or a separator, or something lies there.
+
+    `file` is how a spec calls what came from one, so as a name it can only be meant as a path.
+    """
+    return name == "file" or "." in name or os.sep in name or os.path.exists(name)
 
 
 def graph_from(

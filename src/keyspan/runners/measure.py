@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,7 @@ from keyspan.runners.lab import Lab, lab_or_default
 from keyspan.runners.questions import calibration_questions, relations_question
 from keyspan.specs import Channel, Question
 from keyspan.theory.bounds import law, warren_budget
+from keyspan.verdict import Status, Verdict
 
 
 def _interval(crossing: Crossing) -> dict[str, float | int | None]:
@@ -214,10 +216,16 @@ def _fractions(answer: Answer, dimension: int, recipe: str) -> list[dict[str, An
                 "low": low,
                 "high": high,
                 "exact": separable_fraction(level, dimension),
-                "status": "measured" if len(known) == len(here) else "unconverged",
+                "status": _status(here),
             }
         )
     return out
+
+
+def _status(verdicts: list[Verdict]) -> str:
+    """`measured` if all are, else the way in which most of the others ended."""
+    failures = Counter(str(v.status) for v in verdicts if not v.measured)
+    return failures.most_common(1)[0][0] if failures else str(Status.MEASURED)
 
 
 def calibrate(dimension: int = 16, *, lab: Lab | None = None, seeds: int = 200, seed: int = 0) -> CalibrateResult:
