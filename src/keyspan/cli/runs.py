@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from keyspan.cli.options import current
 
-app = typer.Typer(help="The store: list, show, export, import, remove.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from rich.table import Table
+
+app = typer.Typer(help="The store: list, show, export, import, remove.")
+LEFT = ("run_id", "kind", "status")  # columns of text
+LESS = ("kind", "steps", "exact", "d_model", "replicate", "items")  # columns that go first on a narrow page
 
 
 @app.command("list")
@@ -32,10 +38,28 @@ def list_runs(
     if current.json:
         show.print_json(head() | {"runs": rows, "run_ids": sorted(r["run_id"] for r in rows), "total": total})
         return 0
-    columns = ("run_id", "kind", "status", "items", "d_model", "heads", "d_key", "replicate", "f1", "exact", "steps")
-    table = show.table(f"{len(rows)} of {total} runs", columns, [[row.get(c) for c in columns] for row in rows], left=3)
-    show.console().print(table)
+    columns = ["run_id", "kind", "status", "items", "d_model", "heads", "d_key", "replicate", "f1", "exact", "steps"]
+    out = show.console()
+    left_out: list[str] = []
+    table = _listing(rows, columns, total)
+    for name in LESS:
+        if show.width(table) <= out.width:
+            break
+        left_out.append(name)
+        columns.remove(name)
+        table = _listing(rows, columns, total)
+    out.print(table)
+    if left_out:
+        show.note(f"no room for {', '.join(left_out)}: `keyspan runs show RUN_ID`, or --json, has them")
     return 0
+
+
+def _listing(rows: list[dict[str, Any]], columns: list[str], total: int) -> Table:
+    from keyspan.cli import show
+
+    titles = ["seed" if name == "replicate" else name for name in columns]
+    cells = [[row[name] for name in columns] for row in rows]
+    return show.table(f"{len(rows)} of {total} runs", titles, cells, left=sum(name in LEFT for name in columns))
 
 
 @app.command("show")
