@@ -23,10 +23,14 @@ def lab(jobs: int | None = None, weights: Path | None = None, watcher: Bars | No
 
 def ask(questions: list[Question], jobs: int | None, weights: Path | None = None) -> list[Outcome]:
     """Answer questions with progress on a terminal."""
-    if weights is not None and weights.exists() and not weights.is_dir():
-        raise BadInput(f"`--weights` must be a folder, but got the file {weights}. Name a folder; it is made if missing.")
     with Bars() as bars:
         return lab(jobs, weights, bars).answer(questions)
+
+
+def check_weights(weights: Path | None) -> None:
+    """Refuse a folder for weights that is none, before anything is trained."""
+    if weights is not None and weights.exists() and not weights.is_dir():
+        raise BadInput(f"`--weights` must be a folder, but got the file {weights}. Name a folder; it is made if missing.")
 
 
 def dry_run(questions: list[Question], jobs: int | None) -> int:

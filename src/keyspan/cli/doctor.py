@@ -45,7 +45,9 @@ def doctor() -> int:
         show.print_json(data)
     else:
         _print(data)
-    return 0 if data["store"]["ok"] and data["torch"] else 1
+    if not data["store"]["ok"]:
+        return 2  # `--store` names what cannot be one
+    return 0 if data["torch"] else 1
 
 
 def _print(data: dict[str, Any]) -> None:

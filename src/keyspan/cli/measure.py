@@ -9,7 +9,7 @@ import typer
 
 from keyspan.cli.options import current
 
-app = typer.Typer(help="Measure a capacity.", no_args_is_help=True)
+app = typer.Typer(help="Measure a capacity.")
 
 
 def numbers(text: str | None, flag: str) -> list[int] | None:
@@ -57,7 +57,8 @@ def relations(
     from keyspan.runners.questions import relations_question
 
     check_figure(figure)
-    if hand_out is not None:  # the worker looks beside the question for what files held
+    asking.check_weights(weights)
+    if hand_out is not None and not current.dry_run:  # the worker looks beside the question for what files held
         contents = Contents(hand_out.parent / "files")
     else:
         contents = Contents(None) if current.dry_run else asking.lab().contents  # a dry run writes nothing
@@ -75,10 +76,10 @@ def relations(
         threshold=threshold,
         steps=steps,
     )
-    if hand_out is not None:
-        return asking.hand_out(question, hand_out)
     if current.dry_run:
         return asking.dry_run([question], jobs)
+    if hand_out is not None:
+        return asking.hand_out(question, hand_out)
     if figure is not None:
         figure.parent.mkdir(parents=True, exist_ok=True)
     (outcome,) = asking.ask([question], jobs, weights)
