@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from keyspan.errors import BadInput
 from keyspan.lab import recipes
-from keyspan.lab.search import Answer, Wanted, propose
+from keyspan.lab.search import Answer, Wanted, meets, propose
 from keyspan.problems.relations import Relations
 from keyspan.runners.questions import calibration_questions, relations_question
 from keyspan.specs import Arm, Channel, Question, Run, Stopping
@@ -163,6 +163,23 @@ def test_criteria(criterion: str, expected: int) -> None:
 
     answer, _ = walk(cell(heads=[8], criterion=criterion), oracle)
     assert answer.crossing.estimate == expected
+
+
+@pytest.mark.parametrize(
+    ("criterion", "scores", "met"),
+    [
+        ("mean", [1.0, 0.5], True),  # exactly the target is enough
+        ("mean", [1.0, 0.25], False),
+        ("mean", [1.0, None], False),
+        ("all", [0.75, 1.0], True),
+        ("all", [0.5, 1.0], False),
+        ("any", [0.75, None], True),
+        ("any", [0.5, 0.5], False),
+        ("any", [None, None], False),
+    ],
+)
+def test_the_target_itself_is_met(criterion: str, scores: list[float | None], met: bool) -> None:
+    assert meets(cell(target=0.75, criterion=criterion), scores) is met
 
 
 def test_the_interval_spans_what_the_seeds_say() -> None:
