@@ -315,11 +315,12 @@ def test_one_strange_record_does_not_break_the_listing(store: Store, tmp_path: P
 
 def a_measured(scores: dict[str, float], *, dichotomies: bool = False) -> Record:
     """A record of a real family, with these scores."""
-    chosen: dict[str, Any] = {"problem": Relations(items=13, d_model=7)}
-    if dichotomies:
-        chosen = {"problem": Dichotomies(dimension=7, examples=13), "instrument": LinearUnit()}
     run = Run(
-        **({"instrument": Channel(heads=3, d_key=5), "replicate": 0, "recipe": Method(), "stopping": Stopping()} | chosen)
+        problem=Dichotomies(dimension=7, examples=13) if dichotomies else Relations(items=13, d_model=7),
+        replicate=0,
+        instrument=LinearUnit() if dichotomies else Channel(heads=3, d_key=5),
+        recipe=Method(),
+        stopping=Stopping(),
     )
     return make_record(run, Verdict(status=Status.MEASURED, exact=False, scores=scores))
 

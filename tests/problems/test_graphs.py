@@ -423,7 +423,7 @@ def test_the_fullest_graph_that_fits_is_made(graph: Graph, items: int) -> None:
 def test_loops_enter_no_identity_where_they_mean_nothing() -> None:
     """No edge of these is drawn by it, so one graph must not have two ids; of the others it is part of what is asked."""
     for name, given in (("bipartite", {"edges": 5}), ("file", {"edges": 3, "content": "0" * 64})):
-        twice = [Relations(items=7, d_model=5, graph=Graph(name=name, loops=loops, **given)) for loops in (True, False)]  # type: ignore[arg-type]
+        twice = [Relations(items=7, d_model=5, graph=Graph(name=name, loops=loops, **given)) for loops in (True, False)]
         assert twice[0] == twice[1] and twice[0].to_json() == twice[1].to_json()
         assert graphs.entropy(twice[0].graph, 7) == graphs.entropy(twice[1].graph, 7)
     assert Graph(name="permutation", loops=False) != Graph(name="permutation")

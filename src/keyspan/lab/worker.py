@@ -206,12 +206,16 @@ def serve(args: argparse.Namespace) -> int:
     stop = Stopper(None)
     lines, say = sys.stdin, _speaker(sys.stdout, stop)
     sys.stdout = sys.stderr  # whatever prints must not break the protocol
+
+    def tell(ids: list[str], step: int, steps: int) -> None:
+        say({"progress": {"run_ids": ids, "step": step, "steps": steps}})
+
     contents = Contents(Path(args.files) if args.files else None)
     control = Control(
         contents=contents,
         checkpoints=Checkpoints(Path(args.checkpoints)) if args.checkpoints else None,
         stop=stop,
-        notify=lambda ids, step, steps: say({"progress": {"run_ids": ids, "step": step, "steps": steps}}),
+        notify=tell,
     )
     try:
         device = pick_device(args.device)
@@ -236,7 +240,7 @@ def serve(args: argparse.Namespace) -> int:
 
 
 def _speaker(out: TextIO, stop: Stopper) -> Callable[[dict[str, Any]], bool]:
-    """Write one JSON line; when nobody listens any more, stop. returns (of what it returns): whether it was written"""
+    """Write one JSON line; when nobody listens any more, stop. The function made says whether it was written."""
 
     def say(message: dict[str, Any]) -> bool:
         try:
