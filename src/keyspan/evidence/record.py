@@ -89,8 +89,8 @@ class Record:
         """Read one line of a JSONL file."""
         try:
             data = json.loads(line)
-        except (ValueError, RecursionError):
-            raise BadInput(f"A line of records must be JSON, but got {line[:60]!r}. Export it again.") from None
+        except (TypeError, ValueError, RecursionError):
+            raise BadInput(f"A line of records must be JSON, but got {line!r:.60}. Export it again.") from None
         return cls.from_json(data)
 
 
