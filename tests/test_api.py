@@ -1,5 +1,6 @@
 """The shop window: what `import keyspan` costs and offers, and that the examples run."""
 
+import io
 import json
 import os
 import re
@@ -7,13 +8,18 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import keyspan
+from keyspan.cli import main
 from keyspan.errors import BadInput, KeyspanError, MissingExtra, StoreError
+from keyspan.files.weights import ChannelWeights, write_weights
+from keyspan.runners.questions import relations_question
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -136,12 +142,111 @@ def test_specs_and_results_are_frozen() -> None:
         ({"target": 0}, "--target"),
         ({"recipe": "magic"}, "--recipe"),
         ({"key_budgets": [3], "heads": [2]}, "divide"),
+        ({"heads": []}, "`--heads` has a number in it must hold, but got none"),
+        ({"heads": np.array([], dtype=int)}, "`--heads` has a number in it"),
+        ({"heads": "4"}, "`--heads` must be a whole number, but got '4'"),
+        ({"heads": [4, None]}, "`--heads` must be a whole number, but got None"),
+        ({"heads": [1.5]}, "got 1.5"),
+        ({"heads": True}, "got True"),
+        ({"heads": {"a": 1}}, "got {'a': 1}"),
+        ({"key_budgets": []}, "`--key-budgets` has a number in it"),
+        ({"key_budgets": np.array([2.5])}, "`--key-budgets` must be a whole number, but got 2.5"),
+        ({"seeds": "3"}, "`--seeds` must be a whole number, but got '3'"),
+        ({"seeds": None}, "`--seeds` must be a whole number, but got None"),
+        ({"seed": None}, "`--seed` must be a whole number, but got None"),
+        ({"seed": 0.5}, "got 0.5"),
+        ({"target": "x"}, "target <= 1` must hold, but got 'x'"),
+        ({"target": None}, "target"),
+        ({"target": True}, "target"),
+        ({"threshold": []}, "--threshold"),
+        ({"threshold": ""}, "--threshold"),
+        ({"criterion": ""}, "--criterion"),
+        ({"criterion": ["mean"]}, "--criterion"),
+        ({"recipe": None}, "--recipe"),
+        ({"steps": "x"}, "`--steps` must be a whole number, but got 'x'"),
+        ({"steps": 1.5}, "got 1.5"),
+        ({"lab": 3}, "`lab` must be a Lab, but got 3"),
     ],
 )
 def test_bad_input_is_refused_before_a_store_is_made(wrong: dict[str, Any], mentions: str, tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=mentions):
+    with pytest.raises(BadInput, match=re.escape(mentions)):
         keyspan.measure(keyspan.Relations(items=16, d_model=16), **wrong)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "given, plain",
+    [
+        ({"heads": 4}, {"heads": [4]}),
+        ({"heads": np.array([2, 1, 2])}, {"heads": [1, 2]}),
+        ({"heads": range(1, 3)}, {"heads": [1, 2]}),
+        ({"heads": {2.0, 1.0}}, {"heads": [1, 2]}),
+        ({"heads": 1, "key_budgets": np.array([[3], [4]])}, {"heads": [1], "key_budgets": [3, 4]}),
+        ({"seeds": 2.0, "seed": np.int64(1), "steps": 50.0}, {"seeds": 2, "seed": 1, "steps": 50}),
+        ({"target": np.float64(0.5)}, {"target": 0.5}),
+    ],
+)
+def test_numbers_of_any_type_ask_the_same_question(given: dict[str, Any], plain: dict[str, Any]) -> None:
+    cell = keyspan.Relations(items=16, d_model=16)
+    assert relations_question(cell, **given) == relations_question(cell, **plain)
+
+
+@pytest.mark.parametrize(
+    "wrong, mentions",
+    [
+        ({"jobs": "2"}, "`--jobs` must be a whole number, but got '2'"),
+        ({"jobs": 1.5}, "got 1.5"),
+        ({"jobs": 0}, "`--jobs >= 1`"),
+        ({"store": 3}, "`store` of a Lab must be a str"),
+        ({"device": None}, "--device"),
+        ({"device": ["cpu"]}, "`device` of a Lab must be a str"),
+        ({"device": "tpu"}, "`--device` must be auto|cpu|cuda"),
+        ({"weights": 3}, "`weights` of a Lab must be a str or Path"),
+        ({"watcher": print}, "`watcher` of a Lab must be a Watcher"),
+    ],
+)
+def test_a_laboratory_that_makes_no_sense_is_refused(wrong: dict[str, Any], mentions: str) -> None:
+    with pytest.raises(BadInput, match=re.escape(mentions)):
+        keyspan.Lab(**wrong)
+
+
+@pytest.mark.parametrize("dimension", ["16", None, 2.5, [16], 0, -3, True])
+def test_a_dimension_that_is_none_is_refused(dimension: Any) -> None:
+    with pytest.raises(BadInput, match="--dimension"):
+        keyspan.calibrate(dimension)
+    with pytest.raises(BadInput, match="--seeds"):
+        keyspan.calibrate(4, seeds="many")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("wrong", [None, 3, b"w.safetensors", ["w.safetensors"]])
+def test_a_path_that_is_none_is_refused(wrong: Any, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="`weights` must be the path of a file"):
+        keyspan.certify(wrong)
+    if wrong is not None:
+        for name in ("graph", "embeddings"):
+            with pytest.raises(BadInput, match=f"`{name}` must be the path of a file"):
+                keyspan.certify(tmp_path / "w.safetensors", **{name: wrong})
+
+
+def test_what_is_printed_is_what_the_result_says(tmp_path: Path) -> None:
+    """`.to_dict()` is the JSON of the command line, head and all."""
+    eye = np.eye(4)[:, :, None]
+    edges = np.array([[i, (i + 1) % 4] for i in range(4)])
+    path = tmp_path / "w.safetensors"
+    write_weights(path, ChannelWeights(w_query=eye, w_key=eye[edges[:, 1]], bias=-0.5, embeddings=np.eye(4), edges=edges))
+    cell = keyspan.Relations(items=13, d_model=11)
+    asked = "--items 13 --d-model 11 --heads 1 --key-budgets 2 --seeds 1 --steps 20 --device cpu --jobs 1"
+    answers: list[tuple[Any, str]] = [
+        (keyspan.design(items=128, d_model=16), "design --items 128 --d-model 16"),
+        (keyspan.certify(path), f"certify {path}"),
+        (keyspan.measure(cell, heads=1, key_budgets=2, seeds=1, steps=20), f"measure relations {asked}"),
+    ]
+    for result, command in answers:
+        out = io.StringIO()
+        with redirect_stdout(out), redirect_stderr(io.StringIO()):
+            assert main([*command.split(), "--json"]) == 0
+        assert json.loads(json.dumps(result.to_dict())) | {"trained_now": 0} == json.loads(out.getvalue()) | {"trained_now": 0}
+        assert result.to_dict()["schema"] == 1 and result.to_dict()["keyspan"] == keyspan.__version__
 
 
 def test_what_cannot_be_measured_so_is_refused() -> None:
@@ -189,10 +294,6 @@ def test_the_examples_run(name: str, expected: list[str], tmp_path: Path) -> Non
 
 
 def test_the_auditor_takes_a_file_of_the_user(tmp_path: Path) -> None:
-    import numpy as np
-
-    from keyspan.files.weights import ChannelWeights, write_weights
-
     eye = np.eye(4)[:, :, None]
     edges = np.array([[i, (i + 1) % 4] for i in range(4)])
     weights = ChannelWeights(w_query=eye, w_key=eye[edges[:, 1]], bias=-0.5, embeddings=np.eye(4), edges=edges)

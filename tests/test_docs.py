@@ -21,7 +21,11 @@ from typing import Any
 
 import pytest
 
+from keyspan.advice.design import INTERVAL_BASIS
 from keyspan.cli import main
+from keyspan.runners import local
+from keyspan.runners.questions import relations_question
+from keyspan.theory.bounds import TRAINED_OVER_LAW
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -231,6 +235,43 @@ def test_every_formula_names_its_function() -> None:
     rows = re.findall(r"^\| \[(.+)\]\(#.+\) \|.*\|(.*)\|$", page.read_text("utf-8"), flags=re.MULTILINE)
     assert [title for title, _ in rows] == [t for t in sections_of(page) if t not in ("Symbols", "Sources")]
     assert all(NAME.search(functions) for _, functions in rows)
+
+
+# --- the numbers they repeat are those of the code -----------------------------------------------------------------
+
+
+def said(page: str, pattern: str) -> list[tuple[str, ...]]:
+    """The groups of a pattern wherever a page has it, line ends or not."""
+    text = " ".join((DOCS / page).read_text("utf-8").split())
+    return [match.groups() for match in re.finditer(pattern, text)]
+
+
+def test_the_padding() -> None:
+    from keyspan.attention.instrument import ALIGN
+
+    assert said("identity.md", r"every other axis to a multiple of (\d+)\.") == [(str(ALIGN),)]
+
+
+def test_what_trained_channels_needed() -> None:
+    least, most = (f"{share:.2f}" for share in TRAINED_OVER_LAW)
+    cells, items = re.findall(r"needed in (\w+) cells \(.*?, (\d+ to \d+) items\)", INTERVAL_BASIS)[0]
+    pattern = r"needed (\S+) to (\S+) times the law in (\w+) cells \(.*?, (\d+ to \d+) items\)"
+    assert said("mathematics.md", pattern) == [(least, most, cells, items)]
+    assert said("limits.md", r"Trained channels needed (\S+) to (\S+) times as much") == [(least, most)]
+
+
+def test_the_defaults_of_the_options() -> None:
+    """The table of `measure relations` against the question that is asked when nothing else is said."""
+    from keyspan.problems.relations import Relations
+
+    question = relations_question(Relations(items=16, d_model=16))
+    assert said("commands.md", r"`--seeds N` \| instances per point, default (\d+)") == [(str(len(question.replicates)),)]
+    rule, options = f"{question.target}", said("commands.md", r"`--threshold` \| (\S+); `(\w+)`, `all` or `any`")
+    assert options == [(rule, question.criterion)]
+    assert said("commands.md", r"so far; default (\d+) steps") == [(str(question.recipe.steps),)]  # type: ignore[attr-defined]
+    assert local.workers_on("cuda") == 1 and local.workers_on("cpu") == local.cores()
+    jobs = r"`--jobs N` \| worker processes, default one a core, and one where members train on a GPU"
+    assert said("commands.md", jobs) == [()]
 
 
 # --- what they link to is there ------------------------------------------------------------------------------------

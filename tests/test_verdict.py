@@ -67,6 +67,13 @@ def test_a_score_without_a_value_is_refused_by_name(number: float) -> None:
         Verdict(status=Status.MEASURED, exact=False, scores={"f1": 0.5, "margin": number})
 
 
+@pytest.mark.parametrize("number", [10**400, -(10**400), 10**5000], ids=["large", "low", "unprintable"])
+def test_a_score_that_no_float_can_hold_is_refused(number: int) -> None:
+    with pytest.raises(BadInput, match="`f1` must be a finite number") as refused:
+        Verdict(status=Status.MEASURED, exact=False, scores={"f1": number})
+    assert len(str(refused.value)) < 200
+
+
 def test_a_status_is_taken_by_name_and_no_other_is() -> None:
     assert Verdict(status="timed_out").status is Status.TIMED_OUT  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="fine"):

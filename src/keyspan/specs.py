@@ -24,6 +24,7 @@ from typing import Any, ClassVar, Self
 from keyspan.errors import BadInput, require
 
 JUDGE_VERSION = 1  # raised when the judge's numbers change; it is hashed into every run id
+_HASHED = ("instrument", "recipe", "stopping", "arithmetic")  # with the problem id and the judge: the run id
 ARITHMETICS = ("fp64", "fp32", "tf32", "bf16")
 
 _registry: dict[str, type[Spec]] = {}
@@ -260,7 +261,7 @@ class Run(Spec, family="run", version=1):
     @property
     def problem_id(self) -> str:
         """Identity of the instance: the graph, the embeddings, the labels, the order of the data."""
-        return digest({"problem": self.problem.to_json(), "replicate": self.replicate}, "p")
+        return ids_of(self.to_json())[0]
 
     @property
     def weights_id(self) -> str:
@@ -270,17 +271,16 @@ class Run(Spec, family="run", version=1):
     @property
     def run_id(self) -> str:
         """Identity of the member."""
-        return digest(
-            {
-                "problem": self.problem_id,
-                "instrument": self.instrument.to_json(),
-                "recipe": self.recipe.to_json(),
-                "stopping": self.stopping.to_json(),
-                "arithmetic": self.arithmetic,
-                "judge": JUDGE_VERSION,
-            },
-            "r",
-        )
+        return ids_of(self.to_json())[1]
+
+
+def ids_of(run: Mapping[str, Any]) -> tuple[str, str]:
+    """Problem id and run id of a run's JSON: hashes of what stands there, whether or not it can be decoded here."""
+    missing = [name for name in ("problem", "replicate", *_HASHED) if name not in run]
+    require(not missing, "a run has its parts", f"no {', '.join(missing)}", "Export it again.")
+    problem_id = digest({"problem": run["problem"], "replicate": run["replicate"]}, "p")
+    parts = {name: run[name] for name in _HASHED}
+    return problem_id, digest({"problem": problem_id, "judge": JUDGE_VERSION} | parts, "r")
 
 
 # -------------------------------------------------------------------------------------------------------- questions

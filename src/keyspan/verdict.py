@@ -21,6 +21,21 @@ class Status(StrEnum):
     TIMED_OUT = "timed_out"
 
 
+def _is_finite(value: float) -> bool:
+    """Whether a number is one that a float can hold; Python's integers may be larger."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+def _shown(value: Any) -> str:
+    try:
+        return f"{value!r:.60}"
+    except ValueError:  # more digits than Python will print
+        return "a number of thousands of digits"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
     """One member judged.
@@ -51,8 +66,8 @@ class Verdict:
             got = {**self.scores, **self.witness}
             raise BadInput(f"A verdict with status `{self.status}` must carry no number, but got {got}.")
         for name, value in self.scores.items():
-            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-                raise BadInput(f"The score `{name}` must be a finite number, but got {value!r}.")
+            if isinstance(value, bool) or not isinstance(value, int | float) or not _is_finite(value):
+                raise BadInput(f"The score `{name}` must be a finite number, but got {_shown(value)}.")
         object.__setattr__(self, "scores", {str(name): float(value) for name, value in self.scores.items()})
 
     @property

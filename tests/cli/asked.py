@@ -83,7 +83,7 @@ def knows(run: Run) -> Verdict:
     assert isinstance(run.problem, Relations) and isinstance(run.instrument, Channel)
     need = 1.2 * law(run.problem.edges, run.problem.d_model)
     f1 = min(1.0, run.instrument.key_budget / need) if run.instrument.heads > 1 else 0.3
-    scores = {"f1": f1, "f1_best": min(1.0, f1 + 0.05), "margin": f1 - 0.99, "threshold": 0.5}
+    scores = {"f1": f1, "f1_best": min(1.0, f1 + 0.05), "margin": f1 - 0.99, "threshold": 0.5, "precision": f1, "recall": f1}
     return Verdict(status=Status.MEASURED, exact=f1 == 1.0, scores=scores)
 
 

@@ -152,6 +152,24 @@ def test_any_width_of_the_page(columns: str, oracle: Oracle, monkeypatch: pytest
     assert ask(*CELL, "--quiet").code == 0
 
 
+@pytest.mark.parametrize("columns", [120, 80, 65])
+def test_a_narrow_page_has_fewer_columns_of_runs(columns: int, oracle: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole lines, whole ids, and a word on what there was no room for."""
+    run_ids = told(*CELL)["run_ids"]
+    monkeypatch.setenv("COLUMNS", str(columns))
+    listed = ask("runs", "list")
+    lines = listed.out.splitlines()
+    assert max(len(line) for line in lines) <= columns
+    for run_id in run_ids:
+        (line,) = [line for line in lines if run_id in line]
+        assert "measured" in line
+    header = next(line for line in lines if "run_id" in line)
+    assert all(name in header for name in ("run_id", "status", "heads", "d_key", "f1"))
+    gone = [name for name in ("kind", "steps", "exact", "d_model", "seed", "items") if name not in header]
+    assert {120: 0, 80: 4, 65: 6}[columns] == len(gone)
+    assert listed.err.startswith("no room for kind, steps, exact, d_model") if gone else listed.err == ""
+
+
 def test_names_are_printed_as_they_are(tmp_path: Path, oracle: Oracle) -> None:
     """Brackets and colons mean something to the library that prints."""
     path = tmp_path / "[bold]a:smile:[red].jsonl"
@@ -202,6 +220,13 @@ def test_some_labelings_failed(oracle: Oracle) -> None:
     assert ran.code == 3 and ran.json["failed"] > 0
 
 
+def test_a_store_that_is_a_folder_is_said_by_the_doctor(tmp_path: Path) -> None:
+    ran = ask("doctor", "--store", f"sqlite:///{tmp_path}", "--json")
+    assert ran.code == 2 and ran.json["store"]["ok"] is False and "must be a file" in ran.json["store"]["problem"]
+    assert ask("doctor", "--store", f"sqlite:///{tmp_path}").code == 2
+    assert ask("doctor").code == 0
+
+
 def test_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
@@ -234,6 +259,15 @@ def test_a_reader_that_goes_away_is_no_error(oracle: Oracle) -> None:
         ["bash", "-c", f"set -o pipefail; {listing} | head -1"], env=env, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "{\n", "")
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_closed_outputs_are_no_error(closed: str, oracle: Oracle) -> None:
+    told(*CELL)
+    listing = " ".join([*map(_quoted, COMMAND), "runs", "list", closed])
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(["bash", "-c", listing], env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and bool(done.stdout) is (closed == "2>&-") and "Traceback" not in done.stderr
 
 
 def _quoted(word: str) -> str:
@@ -272,6 +306,19 @@ def test_a_dry_run_trains_nothing_and_writes_nothing(verb: tuple[str, ...], here
     told(*verb)
     again = told(*verb, "--dry-run")
     assert again["stored"] > 0 and again["members"] < dry["members"]
+
+
+def test_a_dry_run_of_a_hand_out_hands_nothing_out(here: Path, oracle: Oracle) -> None:
+    (here / "ring.csv").write_text("".join(f"{i},{(i + 1) % 16}\n" for i in range(16)))
+    dry = told(*CELL, "--graph", "ring.csv", "--hand-out", here / "box" / "q.jsonl", "--dry-run")
+    assert dry["members"] > 0 and [path.name for path in here.iterdir()] == ["ring.csv"]
+
+
+def test_a_refused_dry_run_does_nothing(oracle: Oracle) -> None:
+    one = told(*CELL)["run_ids"][0]
+    assert ask("runs", "remove", one, "--dry-run").code == 2
+    assert one in told("runs", "list")["run_ids"]
+    assert ask("runs", "remove", "--help", "--dry-run").code == 0
 
 
 def test_a_dry_run_with_files_writes_nothing(here: Path, oracle: Oracle) -> None:

@@ -143,8 +143,8 @@ def test_what_is_no_record_is_refused_with_the_reason(data: Any, reason: str) ->
         Record.from_line(json.dumps(data))
 
 
-@pytest.mark.parametrize("line", ["", "{", "nonsense", '{"a": 1} {"b": 2}'])
-def test_a_line_that_is_no_json_is_refused(line: str) -> None:
+@pytest.mark.parametrize("line", ["", "{", "nonsense", '{"a": 1} {"b": 2}', "[" * 100_000, None, 3])
+def test_a_line_that_is_no_json_is_refused(line: Any) -> None:
     with pytest.raises(BadInput, match="must be JSON"):
         Record.from_line(line)
 

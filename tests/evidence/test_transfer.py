@@ -18,7 +18,9 @@ from keyspan.evidence import transfer
 from keyspan.evidence.record import Record, make_record
 from keyspan.evidence.store import Store, open_store
 from keyspan.evidence.transfer import COLUMNS, export, import_records, row
-from keyspan.specs import Channel, LinearUnit, Run, Spec, Stopping
+from keyspan.problems.dichotomies import Dichotomies
+from keyspan.problems.relations import Relations
+from keyspan.specs import Channel, LinearUnit, Run, Spec, Stopping, ids_of
 from keyspan.verdict import Status, Verdict
 
 
@@ -67,6 +69,12 @@ RECORDS = [a_record(0), a_record(1, status=Status.DIVERGED), a_record(2, instrum
 def store(tmp_path: Path) -> Iterator[Store]:
     with open_store(f"sqlite:///{tmp_path}/own/store.db") as opened:
         yield opened
+
+
+def with_ids(record: Record) -> Record:
+    """The record with the ids that its run has."""
+    problem_id, run_id = ids_of(record.run)
+    return replace(record, problem_id=problem_id, run_id=run_id)
 
 
 def write(path: Path, *records: Record, tail: bytes = b"") -> Path:
@@ -235,11 +243,22 @@ def refused() -> Iterator[tuple[str, bytes, str]]:
     yield "a seed below zero", line(run=run | {"replicate": -1}), "`seed >= 0` must hold"
     yield "an unknown field", line(run=run | {"extra": 1}), "known fields only"
     yield "no stopping rule", line(run={k: v for k, v in run.items() if k != "stopping"}), "must have all its fields"
+    yield "a run of another version", line(run=run | {"version": 2}), "must hold a run of version 1"
+    yield "a run that is something else", line(run=run | {"family": "walk"}), "must hold a run of version 1"
+    strange = {"family": "zzz"}
+    yield "nothing to hash", line(run={k: v for k, v in run.items() if k != "stopping"} | {"recipe": strange}), "stopping"
     yield "no run in it", line(run={}), "must hold a run of a problem, an instrument and a recipe"
     yield "a run that is a problem", line(run=run["problem"]), "must hold a run of a problem"
     yield "a problem that is text", line(run=run | {"problem": "relations"}), "must hold a run of a problem"
     nan = json.dumps(good | {"provenance": {"seconds": float("nan")}}).encode() + b"\n"
     yield "a number without a value", nan, "finite"
+    yield "nested too deep to read", b"[" * 100_000 + b"]" * 100_000 + b"\n", "nested at most 50 deep"
+    yield "nested deeper than any record", line(provenance={"a": json.loads("[" * 60 + "]" * 60)}), "nested at most 50 deep"
+    yield "a family that is no text", line(run=run | {"problem": {"family": ["x"]}}), "family must be text, but got"
+    yield "half a character", line(provenance={"device": "\ud800"}), "text that has a UTF-8 form"
+    yield "half a character in a family", line(run=run | {"recipe": {"family": "\udfff"}}), "text that has a UTF-8 form"
+    verdict = good["verdict"] | {"scores": {"f1": 10**400}}
+    yield "a score that no float can hold", line(verdict=verdict), "`f1` must be a finite number, but got 1000"
 
 
 @pytest.mark.parametrize("bad, reason", [pytest.param(b, r, id=name) for name, b, r in refused()])
@@ -266,10 +285,56 @@ def test_one_bad_line_refuses_the_whole_import(store: Store, tmp_path: Path, bad
 )
 def test_what_cannot_be_decoded_here_is_kept_as_it_is(store: Store, tmp_path: Path, part: str, change: dict[str, Any]) -> None:
     record = a_record(0)
-    foreign = replace(record, run=dict(record.run) | {part: dict(record.run[part]) | change}, run_id="r-of-there")
-    assert import_records(write(tmp_path / "in.jsonl", foreign), store) == (1, 0, 0)
-    assert store.find("r-of").to_line() == foreign.to_line()
+    foreign = replace(record, run=dict(record.run) | {part: dict(record.run[part]) | change})
+    path = write(tmp_path / "in.jsonl", foreign)
+    with pytest.raises(BadInput, match="of a record must be that of its run"):  # the ids are those of the genuine run
+        import_records(path, store)
+    foreign = with_ids(foreign)
+    assert import_records(write(path, foreign), store) == (1, 0, 0)
+    assert store.find(foreign.run_id).to_line() == foreign.to_line()
     assert row(foreign)["replicate"] == 0
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"problem": {"family": "zzz", "version": 9, "graph": "abc", "embeddings": [1], "items": {"a": 1}}},
+        {"instrument": {"family": "zzz", "version": 9, "heads": "x", "d_key": {}}},
+        {"instrument": {"family": "zzz", "version": 9, "heads": True, "d_key": 2.5}},
+        {"recipe": {"family": "zzz", "name": None}, "replicate": [1]},
+    ],
+)
+def test_one_strange_record_does_not_break_the_listing(store: Store, tmp_path: Path, part: dict[str, Any]) -> None:
+    record = with_ids(replace(a_record(0), run=dict(a_record(0).run) | part, provenance={"device": {}, "steps": [1]}))
+    assert import_records(write(tmp_path / "in.jsonl", record), store) == (1, 0, 0)
+    flat = row(record)
+    assert all(value is None or isinstance(value, str | int | float) for value in flat.values())
+    assert flat["key_budget"] is None or "instrument" not in part
+    assert export(store.records(), tmp_path / "out.csv") == 1
+
+
+def a_measured(scores: dict[str, float], *, dichotomies: bool = False) -> Record:
+    """A record of a real family, with these scores."""
+    run = Run(
+        problem=Dichotomies(dimension=7, examples=13) if dichotomies else Relations(items=13, d_model=7),
+        replicate=0,
+        instrument=LinearUnit() if dichotomies else Channel(heads=3, d_key=5),
+        recipe=Method(),
+        stopping=Stopping(),
+    )
+    return make_record(run, Verdict(status=Status.MEASURED, exact=False, scores=scores))
+
+
+def test_a_genuine_run_with_other_scores_is_refused(store: Store, tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl"
+    whole = dict.fromkeys(Relations.scores, 0.5)
+    for name in Relations.scores:
+        with pytest.raises(BadInput, match=f"must have the scores f1, .* but got none of name {name}"):
+            import_records(write(path, a_measured({k: v for k, v in whole.items() if k != name} | {"foo": 1.0})), store)
+    with pytest.raises(BadInput, match="none of name fitted"):
+        import_records(write(path, a_measured({"accuracy": 1.0}, dichotomies=True)), store)
+    good = [a_measured(whole), a_measured({"fitted": 0.0, "accuracy": 0.5}, dichotomies=True)]
+    assert import_records(write(path, *good), store) == (2, 0, 0)
 
 
 def test_what_is_no_import_is_refused(store: Store, tmp_path: Path) -> None:

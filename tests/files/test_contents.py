@@ -1,6 +1,7 @@
 """Arrays by the hash of their content."""
 
 import hashlib
+import os
 import struct
 from pathlib import Path
 from typing import Any
@@ -148,3 +149,16 @@ def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
 )
 def test_bad_arrays_are_refused(array: Any, mentions: tuple[str, ...]) -> None:
     refused(lambda: Contents().put(array), *mentions)
+
+
+def test_the_path_a_content_was_read_from_is_found_again(tmp_path: Path) -> None:
+    contents = Contents(tmp_path / "files")
+    sha = contents.put(np.array([[0, 1]]), source="ring.csv")
+    assert contents.source(sha) == Contents(tmp_path / "files").source(sha) == os.path.abspath("ring.csv")
+    assert contents.put(np.array([[0, 1]]), source=tmp_path / "other.csv") == sha  # a path is no part of the identity
+    assert contents.source(sha) == str(tmp_path / "other.csv")
+    assert contents.put(np.array([[0, 1]])) == sha and contents.source(sha) == str(tmp_path / "other.csv")
+    assert contents.source("0" * 64) is None and Contents(None).source(sha) is None
+    odd = os.fsdecode(b"odd\xff.csv")
+    contents.put(np.array([[0, 1]]), source=odd)
+    assert str(contents.source(sha)).endswith("odd\\xff.csv")  # text that every record can hold

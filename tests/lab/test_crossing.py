@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyspan.lab.crossing import Table, cross, isotonic_decreasing
+from keyspan.lab.crossing import Crossing, Table, cross, isotonic_decreasing
 from keyspan.lab.search import meets
 from keyspan.problems.dichotomies import separable_fraction
-from keyspan.runners.questions import calibration_questions
+from keyspan.problems.relations import Relations
+from keyspan.runners.questions import calibration_questions, relations_question
 from keyspan.seeds import Stream
 
 values = st.lists(st.floats(0, 1), min_size=1, max_size=12)
@@ -57,3 +59,37 @@ def test_a_crossing_outside_the_levels_is_no_number() -> None:
         crossing, _, best = cross(question, [table], meets)
         assert crossing.estimate is None
         assert best is None
+
+
+def budgets(criterion: str, seeds: int, probed: dict[int, list[float]], levels: tuple[int, ...]) -> Crossing:
+    """The crossing of one arm with these scores."""
+    cell = Relations(items=64, d_model=64)
+    question = relations_question(cell, heads=[8], seeds=seeds, criterion=criterion)
+    crossing, (same,), _ = cross(question, [Table(levels=levels, probed={k: tuple(v) for k, v in probed.items()})], meets)
+    assert crossing == same
+    return crossing
+
+
+@pytest.mark.parametrize(("bad", "share", "low"), [(3, 0.044, 8), (5, 0.005, 16)])
+def test_the_lower_end_cuts_off_two_and_a_half_percent(bad: int, share: float, low: int) -> None:
+    """At 8 a few of 40 seeds fail; a draw that misses them all passes there. `all` must pass, so 16 is the estimate."""
+    assert (1 - bad / 40) ** 40 == pytest.approx(share, abs=1e-3)  # above 2.5% and below 10%, or below 2.5%
+    scores = {8: [0.5] * bad + [1.0] * (40 - bad), 16: [1.0] * 40}
+    assert budgets("all", 40, scores, (8, 16, 24)) == Crossing(16, low, 16)
+
+
+@pytest.mark.parametrize(("good", "share", "high"), [(3, 0.044, 24), (5, 0.005, 16)])
+def test_the_upper_end_cuts_off_two_and_a_half_percent(good: int, share: float, high: int) -> None:
+    """At 16 a few of 40 seeds pass, and `any` is enough; a draw that misses them all passes from 24 on."""
+    assert (1 - good / 40) ** 40 == pytest.approx(share, abs=1e-3)
+    scores = {8: [0.5] * 40, 16: [1.0] * good + [0.5] * (40 - good), 24: [1.0] * 40}
+    assert budgets("any", 40, scores, (8, 16, 24)) == Crossing(16, 16, high)
+
+
+def test_the_lower_end_reaches_down_to_the_last_level_that_failed() -> None:
+    """Nobody looked at 16 and 24: the crossing may lie there, however much the seeds agree."""
+    levels = (8, 16, 24, 32, 40)
+    for seeds in (1, 3):
+        assert budgets("mean", seeds, {8: [0.5] * seeds, 32: [1.0] * seeds}, levels) == Crossing(32, 16, 32)
+        assert budgets("mean", seeds, {32: [1.0] * seeds, 40: [1.0] * seeds}, levels) == Crossing(32, 8, 32)
+        assert budgets("mean", seeds, {24: [0.5] * seeds, 32: [1.0] * seeds}, levels) == Crossing(32, 32, 32)

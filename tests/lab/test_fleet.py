@@ -192,6 +192,23 @@ def test_threads_outside_do_not_matter_and_come_back() -> None:
     assert seen[0] == seen[1] == seen[2]
 
 
+def test_members_step_on_one_thread() -> None:
+    """Equal bits do not show it on every machine: a sum is split among threads only where it is long enough."""
+    before = torch.get_num_threads()
+    seen: set[int] = set()
+
+    def look() -> bool:
+        seen.add(torch.get_num_threads())
+        return False
+
+    try:
+        torch.set_num_threads(3)
+        list(sail([channel_run(3, 2)], control=Control(stop=look)))
+    finally:
+        torch.set_num_threads(before)
+    assert seen == {1}
+
+
 # -------------------------------------------------------------------------------------------- interruptions
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import tracemalloc
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -478,3 +479,25 @@ def test_a_plane_whose_length_is_no_number_does_no_harm() -> None:
 def test_a_plane_of_another_dimension_is_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(BadInput, match="dimension"):
         judge(labelled(3, 5), {"w": np.ones(shape)})
+
+
+def test_the_scores_that_a_family_promises_are_given_to_every_member() -> None:
+    """An import refuses a record without them; weights of zero have no margin, and still have these."""
+    relations, dichotomies = Relations(items=7, d_model=5), Dichotomies(dimension=5, examples=11)
+    zeros = {"w_query": np.zeros((1, 5, 2)), "w_key": np.zeros((1, 5, 2)), "bias": np.array(0.0)}
+    assert set(relations.scores) <= set(judge(relations.instance("p1", NoContents()), zeros).scores)
+    assert set(dichotomies.scores) <= set(judge(dichotomies.instance("p1", NoContents()), {"w": np.zeros(5)}).scores)
+
+
+def test_scores_of_any_size_warn_of_nothing() -> None:
+    """Edges score 0 and the non-edges are huge: the bins of the first pass overflow, the answer does not."""
+    x, size = np.eye(5), 1e150
+    edges = np.array([[0, 1], [1, 2]])
+    wq, wk = size * np.eye(5)[None, :, :], size * np.eye(5)[None, :, :]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        verdict = judge_channel(bare(edges, x), wq, wk, -1.0)
+        assert not verdict.exact and verdict.scores["margin"] == -(size**2) and verdict.scores["recall"] == 0.0
+        one, other = np.array([1e154, 0, 0, 0, 0]), np.array([1e154, -1e154, 0, 0, 0])  # their margin would overflow
+        apart = judge_channel(bare(edges, x), one[None, :, None], other[None, :, None], -1.0)
+        assert apart.status is Status.DIVERGED

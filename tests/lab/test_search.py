@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from keyspan.errors import BadInput
 from keyspan.lab import recipes
-from keyspan.lab.search import Answer, Wanted, propose
+from keyspan.lab.search import Answer, Wanted, meets, propose
 from keyspan.problems.relations import Relations
 from keyspan.runners.questions import calibration_questions, relations_question
 from keyspan.specs import Arm, Channel, Question, Run, Stopping
@@ -164,6 +165,23 @@ def test_criteria(criterion: str, expected: int) -> None:
     assert answer.crossing.estimate == expected
 
 
+@pytest.mark.parametrize(
+    ("criterion", "scores", "met"),
+    [
+        ("mean", [1.0, 0.5], True),  # exactly the target is enough
+        ("mean", [1.0, 0.25], False),
+        ("mean", [1.0, None], False),
+        ("all", [0.75, 1.0], True),
+        ("all", [0.5, 1.0], False),
+        ("any", [0.75, None], True),
+        ("any", [0.5, 0.5], False),
+        ("any", [None, None], False),
+    ],
+)
+def test_the_target_itself_is_met(criterion: str, scores: list[float | None], met: bool) -> None:
+    assert meets(cell(target=0.75, criterion=criterion), scores) is met
+
+
 def test_the_interval_spans_what_the_seeds_say() -> None:
     def oracle(run: Run) -> Verdict:
         return held(1.0 if channel(run).key_budget >= {0: 48, 1: 56, 2: 64}[run.replicate] else 0.9)
@@ -185,6 +203,14 @@ def test_an_empty_answer_says_so() -> None:
     answer, _ = walk(cell(heads=[1]), threshold({1: 999}))
     assert answer.crossing.estimate is None
     assert answer.best is None
+
+
+def test_a_record_without_the_score_is_named_with_what_to_do() -> None:
+    question = cell(heads=[8], seeds=1)
+    run = next(question.runs(question.arms[0], question.arms[0].low))
+    strange = Verdict(status=Status.MEASURED, exact=False, scores={"foo": 1.0})
+    with pytest.raises(BadInput, match=rf"one of exact, foo, but got 'f1' in .* `keyspan runs remove {run.run_id}`\."):
+        walk(question, lambda r: strange if r.run_id == run.run_id else held(1.0))
 
 
 def test_propose_is_pure() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -10,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from keyspan.evidence.record import Record
@@ -20,6 +22,7 @@ from keyspan.lab.judge import judge_channel
 from keyspan.lab.search import Answer, propose
 from keyspan.problems import graphs
 from keyspan.problems.relations import RelationInstance, Relations
+from keyspan.runners import inputs
 from keyspan.runners.questions import relations_question
 from keyspan.specs import Channel, Run, Spec, Stopping, canonical
 
@@ -131,6 +134,24 @@ def test_files_travel_beside_the_members_by_their_hash(tmp_path: Path) -> None:
     assert worker.main([str(bare), "--out", str(tmp_path / "out2"), "--device", "cpu"]) == 2
 
 
+def test_the_path_of_a_file_stands_in_provenance_and_in_no_id(tmp_path: Path) -> None:
+    made = {}
+    for name in ("a", "b"):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "ring.csv").write_text("".join(f"{i},{(i + 1) % 13}\n" for i in range(13)))
+        np.save(folder / "rows.npy", np.eye(13, 11) + 0.5)
+        contents = Contents(folder / "files")
+        graph = inputs.graph_from(str(folder / "ring.csv"), contents, items=13)
+        rows = inputs.embeddings_from(str(folder / "rows.npy"), contents, items=13, d_model=11)
+        source = write(folder / "members.jsonl", [member(steps=20, graph=graph, embeddings=rows)])
+        assert worker.main([str(source), "--out", str(folder / "out"), "--device", "cpu"]) == 0
+        (made[name],) = records(folder / "out")
+        assert made[name].provenance["graph_file"] == str(folder / "ring.csv")
+        assert made[name].provenance["embeddings_file"] == str(folder / "rows.npy")
+    assert made["a"].run_id == made["b"].run_id and made["a"].content == made["b"].content
+
+
 def test_weights_are_kept_and_judge_the_same(tmp_path: Path) -> None:
     run = member(steps=300)
     source, out = write(tmp_path / "members.jsonl", [run]), tmp_path / "out"
@@ -142,18 +163,62 @@ def test_weights_are_kept_and_judge_the_same(tmp_path: Path) -> None:
     assert verdict == records(out)[0].verdict
 
 
+def one_line(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """What a call says that is refused: exit code 2 and one line."""
+    try:
+        code: object = worker.main(argv)
+    except SystemExit as left:
+        code = left.code
+    said = capsys.readouterr()
+    assert code == 2 and said.out == ""
+    assert said.err.startswith("keyspan: ") and said.err.endswith(".\n") and said.err.count("\n") == 1, said.err
+    return said.err
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
-    [("nonsense\n", ":1"), ("{}\n", "family"), ('{"family":"run","version":99}\n', "version"), ('{"family":"arm"}\n', ":1")],
+    [
+        (b"nonsense\n", ":1"),
+        (b"{}\n", "family"),
+        (b'{"family":"run","version":99}\n', "version"),
+        (b'{"family":"arm"}\n', ":1"),
+        (b'\n{"family":"\xff"}\n', ":2 is not"),
+        (b"[" * 100_000 + b"]" * 100_000, ":1 is nested too deep"),
+    ],
+    ids=["words", "empty", "newer", "arm", "bytes", "deep"],
 )
-def test_bad_members_are_refused_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, says: str) -> None:
+def test_bad_members_are_refused_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: bytes, says: str
+) -> None:
     source = tmp_path / "members.jsonl"
-    source.write_text(text)
-    assert worker.main([str(source), "--out", str(tmp_path / "out")]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("keyspan: ")
-    assert error.count("\n") == 1
-    assert says in error
+    source.write_bytes(text)
+    assert says in one_line([str(source), "--out", str(tmp_path / "out")], capsys)
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        (["--out", "{}/file"], "`--out` must be a folder"),
+        (["--out", "{}/file/deeper"], "Check the path"),
+        (["--out", "{}/out", "--weights", "{}/file"], "`--weights` must be a folder"),
+        (["--out", "{}/out", "--minutes", "-1"], "`--minutes >= 0` must hold, but got -1.0"),
+        (["--out", "{}/out", "--minutes", "nan"], "got nan"),
+        (["--out", "{}/out", "--minutes", "inf"], "got inf"),
+        (["--out", "{}/out", "--minutes", "soon"], "invalid float value: 'soon'"),
+        (["--out", "{}/out", "--device", "tpu"], "--device"),
+        (["--out", "{}/bytes"], "records.jsonl:2"),
+        (["--out", "{}/words"], "records.jsonl:1"),
+    ],
+)
+def test_a_bad_call_is_refused_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], says: str
+) -> None:
+    source = write(tmp_path / "members.jsonl", [member()])
+    (tmp_path / "file").write_text("a file")
+    for name, content in (("bytes", b"\n\xff\xfe\n"), ("words", b"hello\n")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "records.jsonl").write_bytes(content)
+    assert says in one_line([str(source), *(word.replace("{}", str(tmp_path)) for word in more)], capsys)
 
 
 def test_no_file_no_members(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -175,6 +240,25 @@ def test_serving_speaks_the_protocol_and_ends_with_its_input() -> None:
     assert process.returncode == 0
     assert messages[0] == {"ready": "cpu"}
     assert [next(iter(m)) for m in messages if "progress" not in m] == ["ready", "record", "record", "idle"]
+
+
+def test_a_record_that_reached_nobody_keeps_its_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = member(steps=200)
+    kept = tmp_path / f"{run.run_id}.safetensors"
+
+    class Deaf(io.StringIO):
+        def write(self, text: str) -> int:
+            if '"record"' in text:
+                raise BrokenPipeError
+            return super().write(text)
+
+    shards = json.dumps({"runs": [run.to_json()]}) + "\n"
+    for listener, left in ((Deaf(), True), (io.StringIO(), False)):
+        kept.write_bytes(b"damaged, and so not used")
+        monkeypatch.setattr(sys, "stdin", io.StringIO(shards))
+        monkeypatch.setattr(sys, "stdout", listener)
+        assert worker.main(["--serve", "--device", "cpu", "--checkpoints", str(tmp_path)]) == 0
+        assert kept.exists() is left
 
 
 def test_a_worker_whose_driver_is_gone_stops_by_itself() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from keyspan.lab import recipes
 from keyspan.problems import NoContents, graphs
 from keyspan.problems.graphs import Edges, Graph
 from keyspan.problems.relations import Relations
+from keyspan.runners import inputs
 from keyspan.specs import Channel, Run, Stopping
 
 
@@ -333,7 +335,6 @@ def test_a_file_gives_its_own_edges() -> None:
     [
         ({"edges": 2}, 5, ("edges", "2 and 3")),
         ({}, 3, ("item ids", "--items 4")),
-        ({"loops": False}, 5, ("source != target", "3,3")),
         ({"content": "0" * 64}, 5, ("content of file", "0" * 64)),
     ],
 )
@@ -417,3 +418,21 @@ def test_graphs_that_do_not_fit_their_items_are_refused(graph: Graph, items: int
 def test_the_fullest_graph_that_fits_is_made(graph: Graph, items: int) -> None:
     full = graphs.resolve(graph, items)
     assert len(np.unique(draw(graph, items), axis=0)) == graphs.edge_count(full, items)
+
+
+def test_loops_enter_no_identity_where_they_mean_nothing() -> None:
+    """No edge of these is drawn by it, so one graph must not have two ids; of the others it is part of what is asked."""
+    for name, given in (("bipartite", {"edges": 5}), ("file", {"edges": 3, "content": "0" * 64})):
+        twice = [Relations(items=7, d_model=5, graph=Graph(name=name, loops=loops, **given)) for loops in (True, False)]
+        assert twice[0] == twice[1] and twice[0].to_json() == twice[1].to_json()
+        assert graphs.entropy(twice[0].graph, 7) == graphs.entropy(twice[1].graph, 7)
+    assert Graph(name="permutation", loops=False) != Graph(name="permutation")
+
+
+def test_a_file_with_loops_is_refused_where_none_are_allowed(tmp_path: Path) -> None:
+    path = tmp_path / "loops.csv"
+    path.write_text("0,1\n3,3\n")
+    for items in (None, 5):
+        with pytest.raises(BadInput, match="3,3"):
+            inputs.graph_from(str(path), Contents(), items=items, loops=False)
+        assert inputs.graph_from(str(path), Contents(), items=items).edges == 2

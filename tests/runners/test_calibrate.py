@@ -8,15 +8,17 @@ from typing import Any
 
 import pytest
 
+from keyspan.cli.calibrate import shortfall
 from keyspan.evidence.record import Record, make_record
 from keyspan.evidence.store import open_store
 from keyspan.lab.fleet import sail
 from keyspan.problems.dichotomies import separable_fraction
 from keyspan.runners import driver
 from keyspan.runners.lab import Lab
-from keyspan.runners.measure import CalibrateResult, calibrate, wilson
+from keyspan.runners.measure import CalibrateResult, _status, calibrate, wilson
 from keyspan.runners.questions import calibration_questions
 from keyspan.specs import Run
+from keyspan.verdict import Status, Verdict
 
 
 class InProcess:
@@ -66,3 +68,17 @@ def test_calibration_at_dimension_16(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("hits", "of", "low", "high"), [(0, 10, 0.0, 0.2775), (5, 10, 0.2366, 0.7634), (10, 10, 0.7225, 1.0)])
 def test_wilson(hits: int, of: int, low: float, high: float) -> None:
     assert wilson(hits, of) == pytest.approx((low, high), abs=1e-4)
+
+
+def test_a_shortfall_in_words() -> None:
+    assert shortfall(0.133) == "falls short by 13%"
+    assert shortfall(-0.26).startswith("comes out 26% higher, by chance")
+
+
+def test_a_probe_is_labelled_by_how_its_members_ended() -> None:
+    good = Verdict(status=Status.MEASURED, exact=True, scores={"fitted": 1.0})
+    failed = {status: Verdict(status=status) for status in Status if status is not Status.MEASURED}
+    assert _status([good, good]) == "measured"
+    for status, verdict in failed.items():
+        assert _status([good, verdict]) == str(status)
+    assert _status([failed[Status.DIVERGED], failed[Status.UNCONVERGED], failed[Status.DIVERGED]]) == "diverged"

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import signal
+import sys
 from pathlib import Path
 
 import pytest
 
 from keyspan.errors import BadInput, RunnerError
+from keyspan.evidence.store import open_store
 from keyspan.lab import recipes
 from keyspan.lab.fleet import sail
 from keyspan.problems.relations import Relations
+from keyspan.runners import local
+from keyspan.runners.estimate import estimate
 from keyspan.runners.local import LocalRunner
+from keyspan.runners.questions import relations_question
 from keyspan.specs import Channel, Run, Stopping
 
 
@@ -110,3 +116,73 @@ def test_a_worker_that_cannot_start_is_an_error(monkeypatch: pytest.MonkeyPatch,
 def test_the_device_is_checked_before_anything_starts() -> None:
     with pytest.raises(BadInput, match="--device"):
         LocalRunner("tpu")
+
+
+def speaking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *says: str) -> None:
+    """Workers are a script that says these lines and then waits for its input to end."""
+    lines = "".join(f"print({line!r}, flush=True)\n" for line in says)
+    script = tmp_path / "worker"
+    script.write_text(f"#!{sys.executable}\nimport sys\n{lines}sys.stdin.read()\n")
+    script.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(script))
+
+
+@pytest.mark.parametrize("line", ["hello", "[1, 2]", "12", "[" * 100_000])
+def test_a_worker_that_speaks_no_json_is_an_error_and_nobody_waits(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    speaking(tmp_path, monkeypatch, '{"ready": "cpu"}', line)
+    runner = LocalRunner("cpu", jobs=1)
+    with pytest.raises(RunnerError, match="must speak in lines of JSON, but said"):
+        list(runner.run([member()]))
+    assert runner.close() == []
+
+
+@pytest.mark.parametrize(("device", "jobs"), [("cuda", 1), ("cpu", 3)])
+def test_auto_starts_one_worker_for_a_gpu_and_one_a_core_else(
+    device: str, jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the system shows a GPU, the first worker says whether torch can use it."""
+    speaking(tmp_path, monkeypatch, json.dumps({"ready": device}), '{"error": "enough"}')
+    monkeypatch.setattr(local, "cores", lambda: 3)
+    monkeypatch.setattr(local, "_may_have_gpu", lambda: True)
+    runner = LocalRunner("auto")
+    with pytest.raises(BadInput, match="enough"):
+        list(runner.run([member(i, items=13 + i) for i in range(5)]))
+    assert runner.jobs == len(runner._workers) == jobs
+    runner.close()
+
+
+def test_auto_hears_what_goes_wrong_with_its_first_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "_may_have_gpu", lambda: True)
+    speaking(tmp_path, monkeypatch, '{"error": "no such device"}')
+    runner = LocalRunner("auto")
+    with pytest.raises(BadInput, match="no such device"):
+        list(runner.run([member()]))
+    runner.close()
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(RunnerError):
+        list(LocalRunner("auto").run([member()]))
+
+
+def test_where_the_system_shows_no_gpu_nobody_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(local, "cores", lambda: 3)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(local, "GPU_NODES", (str(tmp_path / "gpu"),))
+    assert [local.workers_on(device) for device in ("auto", "cpu", "cuda")] == [3, 3, 1]
+    (tmp_path / "gpu").touch()
+    assert [local.workers_on(device) for device in ("auto", "cpu", "cuda")] == [None, 3, 1]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert local.workers_on("auto") == 3
+    assert LocalRunner("auto", jobs=2).jobs == 2
+
+
+def test_a_dry_run_counts_the_same_workers(own_store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    question = relations_question(Relations(items=13, d_model=11), heads=[1], key_budgets=[2, 3], steps=10**6)
+    monkeypatch.setattr(local, "cores", lambda: 4)
+    with open_store(own_store) as store:
+        for there, counts in ((True, {"auto": 1, "cpu": 4, "cuda": 1}), (False, {"auto": 4, "cpu": 4, "cuda": 1})):
+            monkeypatch.setattr(local, "_may_have_gpu", lambda there=there: there)
+            assert {device: estimate([question], store, None, device).cores for device in counts} == counts
+        assert estimate([question], store, 2, "cuda").cores == 2

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from keyspan.errors import BadInput
+from keyspan.evidence.record import head
 from keyspan.files.arrays import read_array
 from keyspan.files.graphs import read_graph
-from keyspan.files.paths import name_of
+from keyspan.files.paths import name_of, shown
 from keyspan.files.weights import read_weights
 from keyspan.lab.judge import judge_channel
 from keyspan.problems.graphs import check_edges
@@ -30,7 +32,7 @@ class Certificate:
     def to_dict(self) -> dict[str, Any]:
         """The JSON of `keyspan certify`."""
         scores, witness = self.verdict.scores, self.verdict.witness
-        return {
+        return head() | {
             "exact": self.verdict.exact,
             "f1": scores["f1"],
             "f1_best": scores["f1_best"],
@@ -51,11 +53,14 @@ class Certificate:
         }
 
 
-def certify(weights: str | Path, *, graph: str | None = None, embeddings: str | None = None) -> Certificate:
+def certify(weights: str | Path, *, graph: str | Path | None = None, embeddings: str | Path | None = None) -> Certificate:
     """Judge a weights file. graph, embeddings: files that replace what the weights file holds or lacks"""
+    for name, value in (("weights", weights), ("graph", graph), ("embeddings", embeddings)):
+        if not isinstance(value, str | PathLike) and (value is not None or name == "weights"):
+            raise BadInput(f"`{name}` must be the path of a file, but got {shown(value)}. Give a str or a Path.")
     w = read_weights(weights)
-    edges = read_graph(graph) if graph else w.edges
-    rows = read_array(embeddings) if embeddings else w.embeddings
+    edges = w.edges if graph is None else read_graph(graph)
+    rows = w.embeddings if embeddings is None else read_array(embeddings)
     if edges is None:
         raise BadInput(f"A graph must be known, but {weights} holds no `edges`. Give --graph FILE.")
     if rows is None:

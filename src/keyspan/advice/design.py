@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyspan.errors import BadInput, require
+from keyspan.evidence.record import head
 from keyspan.files.edges import canonical_edges
 from keyspan.files.paths import shown
 from keyspan.problems import graphs
@@ -86,8 +87,8 @@ class Design:
     notes: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """The design as JSON data."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+        """The JSON of `keyspan design`."""
+        return head() | {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 
 
 @dataclass(frozen=True)

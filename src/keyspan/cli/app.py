@@ -9,18 +9,19 @@ from typing import Any
 import typer
 
 from keyspan.cli import calibrate, certify, design, doctor, measure, options, runs
-from keyspan.errors import KeyspanError
+from keyspan.errors import BadInput, KeyspanError
 
 EPILOG = (
     "Everywhere, before or after the verb: --json (one JSON document on stdout), --store URL (or KEYSPAN_STORE), "
     "--device auto|cpu|cuda, --seed N, --quiet, --dry-run (what would be trained)."
 )
 
+TRAINING = ("measure", "calibrate")  # the verbs that know what a dry run is
+
 app = typer.Typer(
     name="keyspan",
     help="A capacity laboratory for self-attention.",
     epilog=EPILOG,
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
@@ -33,19 +34,32 @@ app.command("doctor")(doctor.doctor)
 
 
 @app.callback(invoke_without_command=True)
-def root(version: bool = typer.Option(False, "--version", help="Print the version.")) -> None:
+def root(context: typer.Context, version: bool = typer.Option(False, "--version", help="Print the version.")) -> None:
     """A capacity laboratory for self-attention."""
     if version:
         import keyspan
 
         typer.echo(keyspan.__version__)
         raise typer.Exit
+    if context.invoked_subcommand is None:
+        raise _no_verb(context)
+
+
+def _no_verb(context: Any) -> BadInput:
+    verbs = "|".join(context.command.list_commands(context))
+    return BadInput(f"A verb must follow, one of {verbs}, but got none. See `{context.command_path} --help`.")
 
 
 def run(argv: list[str]) -> int:
     """Run the command line. Bad input is one line on stderr, never a traceback."""
+    for name in ("stdout", "stderr"):  # closed by `>&-`: what would be printed there goes nowhere
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     try:
         found, rest = options.split(argv)
+        if found.dry_run and "--help" not in rest and rest and not rest[0].startswith("-") and rest[0] not in TRAINING:
+            got = f"`{' '.join(rest[:2])}`"
+            raise BadInput(f"`--dry-run` must go with a verb that trains ({'|'.join(TRAINING)}), but got {got}. Drop it.")
         options.current.__dict__.update(found.__dict__)
         result = app(rest, prog_name="keyspan", standalone_mode=False)
         if result == 130:  # typer keeps Ctrl-C to itself
@@ -74,8 +88,8 @@ def _usage(error: Any, argv: list[str]) -> str:
     param, context = getattr(error, "param", None), getattr(error, "ctx", None)
     help_line = f"See `{getattr(context, 'command_path', 'keyspan')} --help`."
     text = " ".join(error.format_message().split()).rstrip(".")
-    if not text:
-        return f"A verb must follow, but got none. {help_line}"
+    if text == "Missing command":
+        return str(_no_verb(context))
     for flag in getattr(param, "opts", ()):
         for token, following in zip(argv, [*argv[1:], None], strict=True):
             value = following if token == flag else token.removeprefix(f"{flag}=")

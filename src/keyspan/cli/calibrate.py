@@ -12,7 +12,7 @@ from keyspan.cli.options import current
 def calibrate(
     dimension: int = typer.Option(16, help="d; Cover's capacity is 2d."),
     seeds: int = typer.Option(200, help="Random labelings at every number of examples."),
-    jobs: int | None = typer.Option(None, help="Worker processes (default: one a core)."),
+    jobs: int | None = typer.Option(None, help="Worker processes (default: one a core, one for a GPU)."),
 ) -> int:
     """Cover's capacity of a linear unit, 2d, by the same fleet, search, judge, store and interval as every other."""
     from keyspan.cli import asking, show
@@ -32,6 +32,13 @@ def calibrate(
     return 3 if data["failed"] else 0
 
 
+def shortfall(part: float) -> str:
+    """The gradient's shortfall in words. It fits nothing that the solver cannot, so above it only chance can put it."""
+    if part < 0:
+        return f"comes out {-part:.0%} higher, by chance: it has half the labelings, so raise --seeds"
+    return f"falls short by {part:.0%}"
+
+
 def _print(data: dict[str, Any]) -> None:
     from keyspan.cli import show
 
@@ -48,5 +55,5 @@ def _print(data: dict[str, Any]) -> None:
     out.print(f"measured  {show.interval(measured, 2)}  which {verdict}")
     out.print(f"interval  {data['interval_method']}")
     if data["gradient_shortfall"] is not None:
-        out.print(f"gradient  {show.interval(data['gradient'], 2)}  falls short by {data['gradient_shortfall']:.0%}")
+        out.print(f"gradient  {show.interval(data['gradient'], 2)}  {shortfall(data['gradient_shortfall'])}")
     out.print(f"trained now {data['trained_now']} of {len(data['run_ids'])} members")

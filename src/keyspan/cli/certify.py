@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import typer
 
@@ -16,12 +15,10 @@ def certify(
     embeddings: str | None = typer.Option(None, help="A .npy/.safetensors file of item vectors."),
 ) -> int:
     """What these weights hold, exactly: F1, the best threshold, the margin, the worst edge and the worst non-edge."""
-    import keyspan
     from keyspan.advice.certify import certify as judge_weights
     from keyspan.cli import show
 
-    data: dict[str, Any] = {"schema": 1, "keyspan": keyspan.__version__}
-    data |= judge_weights(weights, graph=graph, embeddings=embeddings).to_dict()
+    data = judge_weights(weights, graph=graph, embeddings=embeddings).to_dict()
     if current.json:
         show.print_json(data)
         return 0

@@ -18,7 +18,6 @@ def design(
     target: float = typer.Option(0.99, help="F1 that counts as held."),
 ) -> int:
     """How many heads and what d_key a layer needs to hold a graph. So far from the law and the lower bound alone."""
-    import keyspan
     from keyspan.advice.design import design as advise
     from keyspan.cli import show
     from keyspan.errors import require
@@ -36,7 +35,7 @@ def design(
         answer = advise(items=items, d_model=d_model, graph=family, target=target)
     else:
         answer = advise(items=items, d_model=d_model, edges=edges, target=target)
-    data: dict[str, Any] = {"schema": 1, "keyspan": keyspan.__version__} | answer.to_dict()
+    data = answer.to_dict()
     if current.json:
         show.print_json(data)
     else:

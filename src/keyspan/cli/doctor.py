@@ -14,13 +14,13 @@ def doctor() -> int:
     import importlib.util
     import platform
 
-    import keyspan
     from keyspan.cli import show
     from keyspan.errors import KeyspanError
+    from keyspan.evidence.record import head
     from keyspan.evidence.store import open_store
     from keyspan.runners.local import cores
 
-    data: dict[str, Any] = {"schema": 1, "keyspan": keyspan.__version__, "python": platform.python_version()}
+    data: dict[str, Any] = head() | {"python": platform.python_version()}
     data |= {"device": "cpu", "gpu": None, "threads": cores(), "torch": None}
     if importlib.util.find_spec("torch"):
         import torch
@@ -45,7 +45,9 @@ def doctor() -> int:
         show.print_json(data)
     else:
         _print(data)
-    return 0 if data["store"]["ok"] and data["torch"] else 1
+    if not data["store"]["ok"]:
+        return 2  # `--store` names what cannot be one
+    return 0 if data["torch"] else 1
 
 
 def _print(data: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from keyspan.cli.options import current
 
-app = typer.Typer(help="Measure a capacity.", no_args_is_help=True)
+app = typer.Typer(help="Measure a capacity.")
 
 
 def numbers(text: str | None, flag: str) -> list[int] | None:
@@ -43,7 +43,7 @@ def relations(
     criterion: str = typer.Option("mean", help="mean|all|any of the seeds must meet the target."),
     threshold: str = typer.Option("own", help="own|best: the learned threshold, or the best one in hindsight."),
     steps: int | None = typer.Option(None, help="Training steps (default 2000)."),
-    jobs: int | None = typer.Option(None, help="Worker processes (default: one a core)."),
+    jobs: int | None = typer.Option(None, help="Worker processes (default: one a core, one for a GPU)."),
     figure: Path | None = typer.Option(None, help="Draw F1 against D_K to FIGURE.svg, .png and .csv."),
     weights: Path | None = typer.Option(None, help="Keep the weights of what is trained now in this folder."),
     hand_out: Path | None = typer.Option(None, help="Write the question here for keyspan.lab.worker; train nothing."),
@@ -57,7 +57,8 @@ def relations(
     from keyspan.runners.questions import relations_question
 
     check_figure(figure)
-    if hand_out is not None:  # the worker looks beside the question for what files held
+    asking.check_weights(weights)
+    if hand_out is not None and not current.dry_run:  # the worker looks beside the question for what files held
         contents = Contents(hand_out.parent / "files")
     else:
         contents = Contents(None) if current.dry_run else asking.lab().contents  # a dry run writes nothing
@@ -75,10 +76,10 @@ def relations(
         threshold=threshold,
         steps=steps,
     )
-    if hand_out is not None:
-        return asking.hand_out(question, hand_out)
     if current.dry_run:
         return asking.dry_run([question], jobs)
+    if hand_out is not None:
+        return asking.hand_out(question, hand_out)
     if figure is not None:
         figure.parent.mkdir(parents=True, exist_ok=True)
     (outcome,) = asking.ask([question], jobs, weights)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from keyspan.cli.options import current
 
-app = typer.Typer(help="The store: list, show, export, import, remove.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from rich.table import Table
 
-
-def _head() -> dict[str, Any]:
-    import keyspan
-
-    return {"schema": 1, "keyspan": keyspan.__version__}
+app = typer.Typer(help="The store: list, show, export, import, remove.")
+LEFT = ("run_id", "kind", "status")  # columns of text
+LESS = ("kind", "steps", "exact", "d_model", "replicate", "items")  # columns that go first on a narrow page
 
 
 @app.command("list")
@@ -27,6 +26,7 @@ def list_runs(
     """The finished members in the store."""
     from keyspan.cli import show
     from keyspan.errors import require
+    from keyspan.evidence.record import head
     from keyspan.evidence.store import open_store
     from keyspan.evidence.transfer import row as flat_row
 
@@ -36,24 +36,43 @@ def list_runs(
         total = store.count()
         rows = [flat_row(record) for record in store.records(kind=kind, status=status, limit=shown)]
     if current.json:
-        show.print_json(_head() | {"runs": rows, "run_ids": sorted(r["run_id"] for r in rows), "total": total})
+        show.print_json(head() | {"runs": rows, "run_ids": sorted(r["run_id"] for r in rows), "total": total})
         return 0
-    columns = ("run_id", "kind", "status", "items", "d_model", "heads", "d_key", "replicate", "f1", "exact", "steps")
-    table = show.table(f"{len(rows)} of {total} runs", columns, [[row.get(c) for c in columns] for row in rows], left=3)
-    show.console().print(table)
+    columns = ["run_id", "kind", "status", "items", "d_model", "heads", "d_key", "replicate", "f1", "exact", "steps"]
+    out = show.console()
+    left_out: list[str] = []
+    table = _listing(rows, columns, total)
+    for name in LESS:
+        if show.width(table) <= out.width:
+            break
+        left_out.append(name)
+        columns.remove(name)
+        table = _listing(rows, columns, total)
+    out.print(table)
+    if left_out:
+        show.note(f"no room for {', '.join(left_out)}: `keyspan runs show RUN_ID`, or --json, has them")
     return 0
+
+
+def _listing(rows: list[dict[str, Any]], columns: list[str], total: int) -> Table:
+    from keyspan.cli import show
+
+    titles = ["seed" if name == "replicate" else name for name in columns]
+    cells = [[row[name] for name in columns] for row in rows]
+    return show.table(f"{len(rows)} of {total} runs", titles, cells, left=sum(name in LEFT for name in columns))
 
 
 @app.command("show")
 def show_run(run_id: str = typer.Argument(..., help="A run id, or its beginning.")) -> int:
     """One record, whole."""
     from keyspan.cli import show
+    from keyspan.evidence.record import head
     from keyspan.evidence.store import open_store
 
     with open_store(current.store, read_only=True, missing_ok=True) as store:
         record = store.find(run_id)
         copies = len(store.copies(record.run_id))
-    show.print_json(_head() | record.to_json() | {"copies": copies})
+    show.print_json(head() | record.to_json() | {"copies": copies})
     return 0
 
 
@@ -61,13 +80,14 @@ def show_run(run_id: str = typer.Argument(..., help="A run id, or its beginning.
 def export_runs(path: Path = typer.Argument(..., help="FILE.jsonl (whole records) or FILE.csv (a flat table).")) -> int:
     """Write the records to a file."""
     from keyspan.cli import show
+    from keyspan.evidence.record import head
     from keyspan.evidence.store import open_store
     from keyspan.evidence.transfer import export
 
     with open_store(current.store, read_only=True, missing_ok=True) as store:
         count = export(store.records(copies=True), path)
     if current.json:
-        show.print_json(_head() | {"path": str(path), "exported": count})
+        show.print_json(head() | {"path": str(path), "exported": count})
     else:
         show.note(f"wrote {count} records to {path}")
     return 0
@@ -77,6 +97,7 @@ def export_runs(path: Path = typer.Argument(..., help="FILE.jsonl (whole records
 def import_runs(path: Path = typer.Argument(..., help="A JSONL file of records, or a worker's folder.")) -> int:
     """Bring records home. A run that is there already is kept as it is; one that disagrees is kept beside it."""
     from keyspan.cli import show
+    from keyspan.evidence.record import head
     from keyspan.evidence.store import open_store
     from keyspan.evidence.transfer import import_records
     from keyspan.lab import recipes
@@ -86,7 +107,7 @@ def import_runs(path: Path = typer.Argument(..., help="A JSONL file of records, 
     with open_store(current.store) as store:
         result = import_records(path, store)
     if current.json:
-        show.print_json(_head() | {"added": result.added, "known": result.known, "torn": result.torn})
+        show.print_json(head() | {"added": result.added, "known": result.known, "torn": result.torn})
     else:
         torn = f", {result.torn} torn lines were left out" if result.torn else ""
         show.note(f"added {result.added} records, {result.known} were known{torn}")
@@ -97,13 +118,14 @@ def import_runs(path: Path = typer.Argument(..., help="A JSONL file of records, 
 def remove_run(run_id: str = typer.Argument(..., help="A run id, or its beginning.")) -> int:
     """Forget a record. It stays in the file, marked as removed, and the run may be measured again."""
     from keyspan.cli import show
+    from keyspan.evidence.record import head
     from keyspan.evidence.store import open_store
 
     with open_store(current.store) as store:
         record = store.find(run_id)
         copies = store.remove(record.run_id)
     if current.json:
-        show.print_json(_head() | {"removed": record.run_id, "copies": copies})
+        show.print_json(head() | {"removed": record.run_id, "copies": copies})
     else:
         show.note(f"removed {record.run_id}")
     return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -49,6 +50,12 @@ def number(value: Any, digits: int = 3) -> str:
 def interval(value: dict[str, Any], digits: int = 1) -> str:
     """`estimate [low, high]`"""
     return f"{number(value['estimate'], digits)} [{number(value['low'], digits)}, {number(value['high'], digits)}]"
+
+
+def width(drawn: Table) -> int:
+    """How wide a table would be if nothing limited it."""
+    free = Console(width=10_000, file=io.StringIO())
+    return free.measure(drawn).maximum
 
 
 def table(

@@ -15,6 +15,12 @@ from keyspan.specs import Run, canonical, digest
 from keyspan.verdict import Verdict
 
 RECORD_SCHEMA = 1
+ANSWER_SCHEMA = 1
+
+
+def head() -> dict[str, Any]:
+    """What every JSON answer begins with: the version of its fields, and of this package."""
+    return {"schema": ANSWER_SCHEMA, "keyspan": keyspan.__version__}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,8 +89,8 @@ class Record:
         """Read one line of a JSONL file."""
         try:
             data = json.loads(line)
-        except ValueError:
-            raise BadInput(f"A line of records must be JSON, but got {line[:60]!r}. Export it again.") from None
+        except (TypeError, ValueError, RecursionError):
+            raise BadInput(f"A line of records must be JSON, but got {line!r:.60}. Export it again.") from None
         return cls.from_json(data)
 
 

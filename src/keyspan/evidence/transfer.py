@@ -29,6 +29,7 @@ from keyspan.evidence.store import Store
 
 SCORES = ("f1", "f1_best", "precision", "recall", "fitted", "accuracy", "margin", "threshold")
 SIZES = ("items", "d_model", "dimension", "examples")
+DEEPEST = 50  # how deep a record may be nested; one of ours has some six levels
 FACTS = ("steps", "seconds", "device", "keyspan", "created")
 COLUMNS = (
     *("run_id", "problem_id", "kind", "status", "exact"),
@@ -76,9 +77,12 @@ def export(records: Iterable[Record], path: str | Path) -> int:
 
 
 def row(record: Record) -> dict[str, Any]:
-    """One record as the flat columns of a CSV file; None where it has no such fact."""
+    """One record as the flat columns of a CSV file; None where it has no such fact.
+
+    A record from another keyspan may have anything where we look for a number or a name: what is no cell is left out.
+    """
     verdict, run = record.verdict, record.run
-    heads, d_key = _find(run["instrument"], "heads"), _find(run["instrument"], "d_key")
+    heads, d_key = _find(run.get("instrument"), "heads"), _find(run.get("instrument"), "d_key")
     flat = {
         "run_id": record.run_id,
         "problem_id": record.problem_id,
@@ -87,26 +91,32 @@ def row(record: Record) -> dict[str, Any]:
         "exact": verdict.exact,
         "heads": heads,
         "d_key": d_key,
-        "key_budget": None if heads is None or d_key is None else heads * d_key,
-        "graph": _name(run["problem"].get("graph")),
-        "embeddings": _name(run["problem"].get("embeddings")),
-        "recipe": _name(run["recipe"]),
+        "key_budget": heads * d_key if type(heads) is type(d_key) is int else None,
+        "graph": _name(_part(run.get("problem"), "graph")),
+        "embeddings": _name(_part(run.get("problem"), "embeddings")),
+        "recipe": _name(run.get("recipe")),
         "replicate": run.get("replicate"),
         "arithmetic": run.get("arithmetic"),
     }
     flat |= {name: verdict.scores.get(name) for name in SCORES}
-    flat |= {name: _find(run["problem"], name) for name in SIZES}
+    flat |= {name: _find(run.get("problem"), name) for name in SIZES}
     flat |= {name: record.provenance.get(name) for name in FACTS}
-    return {name: flat[name] for name in COLUMNS}
+    return {name: flat[name] if isinstance(flat[name], str | int | float) else None for name in COLUMNS}
 
 
-def _name(spec: Mapping[str, Any] | None) -> str | None:
+def _part(spec: Any, name: str) -> Any:
+    return spec.get(name) if isinstance(spec, Mapping) else None
+
+
+def _name(spec: Any) -> Any:
     """What a spec is called: its name, or else its family."""
-    return None if spec is None else str(spec.get("name", spec["family"]))
+    return spec.get("name", spec.get("family")) if isinstance(spec, Mapping) else spec
 
 
-def _find(spec: Mapping[str, Any], name: str) -> Any:
+def _find(spec: Any, name: str) -> Any:
     """The field of this name in a spec, or in the specs inside it; None when there is none."""
+    if not isinstance(spec, Mapping):
+        return None
     if name in spec:
         return spec[name]
     inner = (_find(value, name) for value in spec.values() if isinstance(value, Mapping))
@@ -198,6 +208,12 @@ def _lines(file: Path) -> Iterator[tuple[int, Record | None]]:
 def _record(line: bytes, place: str) -> Record | None:
     try:
         data = json.loads(line)
+        if not _is_shallow(data, DEEPEST):
+            raise RecursionError
+    except RecursionError:
+        raise BadInput(
+            f"{place}: A record must be nested at most {DEEPEST} deep, but this line is deeper. Export it again."
+        ) from None
     except ValueError as error:
         if line.startswith(b"{") and not line.endswith(b"\n"):
             return None  # torn: what is whole ends with a newline, or is at least JSON
@@ -208,25 +224,60 @@ def _record(line: bytes, place: str) -> Record | None:
         raise BadInput(f"{place}: {error}") from error
 
 
+def _is_shallow(data: Any, room: int) -> bool:
+    """Whether JSON data is nested at most so deep: what is deeper can overflow the stack of whoever reads it later."""
+    if not isinstance(data, Mapping | list):
+        return True
+    inner = data.values() if isinstance(data, Mapping) else data
+    return room > 0 and all(_is_shallow(value, room - 1) for value in inner)
+
+
 def _check_record(record: Record) -> None:
+    """Refuse a record that cannot be listed and written again, or whose run, ids or scores are not what they say."""
     record.to_line()  # refuses NaN, which Python's reader lets through
     parts = [record.run.get(name) for name in ("problem", "instrument", "recipe")]
     if not all(isinstance(part, Mapping) and "family" in part for part in parts):
         raise BadInput(
             f"A record must hold a run of a problem, an instrument and a recipe, but got {parts!r:.60}. Export it again."
         )
-    if not all(_is_known(name, version) for name, version in _families(record.run)):
-        return
-    run = specs.Run.from_json(record.run)
-    for name, value, due in (
-        ("run_id", record.run_id, run.run_id),
-        ("problem_id", record.problem_id, run.problem_id),
-    ):
+    families = list(_families(record.run))
+    row(record)
+    try:
+        json.dumps(record.to_json(), ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError as error:
+        got = repr(error.object[error.start])
+        raise BadInput(f"A record must hold text that has a UTF-8 form, but got {got}. Export it again.") from None
+    _check_run(record, families)
+
+
+def _check_run(record: Record, families: list[tuple[str, Any]]) -> None:
+    """The ids are hashes of the run's JSON, so they are checked although a part of it may be unknown here."""
+    family, version = families[0]
+    if family != specs.Run.family or version not in (None, specs.Run.version):
+        raise BadInput(
+            f"A record must hold a run of version {specs.Run.version}, but got {families[0]!r:.60}. "
+            "Use the keyspan that wrote it."
+        )
+    known = all(_is_known(name, version) for name, version in families)
+    run = specs.Run.from_json(record.run) if known else None
+    due_problem, due_run = specs.ids_of(record.run if run is None else run.to_json())
+    for name, value, due in (("run_id", record.run_id, due_run), ("problem_id", record.problem_id, due_problem)):
         if value != due:
             raise BadInput(
                 f"The `{name}` of a record must be that of its run, {due}, but got {value!r}. "
                 "The record was changed, or written by another keyspan: use that one."
             )
+    if run is not None and record.verdict.measured:
+        _check_scores(record.verdict.scores, getattr(run.problem, "scores", ()))
+
+
+def _check_scores(scores: Mapping[str, float], due: tuple[str, ...]) -> None:
+    """A measured record has what the judge says of its family; a question may ask for any of it."""
+    if missing := [name for name in due if name not in scores]:
+        raise BadInput(
+            f"A measured record must have the scores {', '.join(due)}, but got none of name {', '.join(missing)}. "
+            "The record was changed: take it from where it was measured."
+        )
 
 
 def _is_known(family: str, version: Any) -> bool:
@@ -238,7 +289,9 @@ def _families(data: Any) -> Iterator[tuple[str, Any]]:
     """The (family, version) of every spec inside JSON data."""
     if isinstance(data, Mapping):
         if "family" in data:
-            yield str(data["family"]), data.get("version")
+            if not isinstance(data["family"], str):
+                raise BadInput(f"A family must be text, but got {data['family']!r:.60}. Export it again.")
+            yield data["family"], data.get("version")
         for value in data.values():
             yield from _families(value)
     elif isinstance(data, list):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from keyspan.errors import BadInput
 from keyspan.files import npy
 from keyspan.files.arrays import as_finite
 from keyspan.files.edges import canonical_edges
-from keyspan.files.paths import name_of, shown
+from keyspan.files.paths import name_of, replacing, shown
 
 
 def hash_edges(edges: NDArray[np.integer[Any]]) -> str:
@@ -35,8 +36,11 @@ class Contents:
         self.folder = None if folder is None else Path(folder)
         self._known: dict[str, NDArray[Any]] = {}
 
-    def put(self, array: NDArray[Any]) -> str:
-        """Keep integer edges (edges, 2) or floating rows (items, d_model). returns: the hash"""
+    def put(self, array: NDArray[Any], source: str | Path | None = None) -> str:
+        """Keep integer edges (edges, 2) or floating rows (items, d_model). source: the file it was read from
+
+        returns: the hash. Who trains on it finds the path again by `source`; it is a fact for the record, not an identity.
+        """
         sha, canonical = _identify(np.asarray(array), "the array")
         if sha not in self._known:
             self._keep(sha, canonical.copy())
@@ -47,7 +51,18 @@ class Contents:
                 where = name_of(self.folder)
                 raise BadInput(f"`{where}` must be a folder, but got {error.strerror!r}. Choose one.") from None
             npy.write(self.folder / f"{sha}.npy", canonical)
+        if self.folder is not None and source is not None:
+            path = os.fsencode(os.path.abspath(source)).decode("utf-8", "backslashreplace")  # a name may be any bytes
+            with replacing(self.folder / f"{sha}.source") as handle:
+                handle.write(path.encode())
         return sha
+
+    def source(self, sha: str) -> str | None:
+        """The path that the content of this hash was last read from, if that is known."""
+        path = None if self.folder is None else self.folder / f"{sha}.source"
+        with suppress(OSError, ValueError):
+            return None if path is None else path.read_text("utf-8")
+        return None
 
     def get(self, sha: str) -> NDArray[Any]:
         """The array with this hash: sorted int64 edges (edges, 2) or float64 rows (items, d_model); read-only."""

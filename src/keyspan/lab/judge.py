@@ -101,19 +101,19 @@ class _Tally:
     where: tuple[int, int] = (-1, -1)
 
 
+@np.errstate(over="ignore", invalid="ignore")  # what overflows is diverged, or lies beyond the last bin
 def judge_channel(instance: RelationInstance, w_query: Float, w_key: Float, bias: float, tile: int = TILE) -> Verdict:
     """Judge a key-query channel. w_query, w_key: (heads, d_model, d_key). Memory: a few tiles of tile x tile."""
     x, edges = instance.embeddings, instance.edges
     rule = "w_query and w_key are (heads, d_model, d_key) alike"
     ok = w_query.ndim == 3 and w_query.shape == w_key.shape and w_query.shape[1] == x.shape[1] and w_query.size > 0
     require(ok, rule, f"{w_query.shape} and {w_key.shape} for d_model={x.shape[1]}", "Check the weights.")
-    with np.errstate(over="ignore", invalid="ignore"):
-        rows = np.zeros((-(-len(x) // BLOCK) * BLOCK, x.shape[1]))
-        rows[: len(x)] = x
-        q = np.ascontiguousarray(rows @ np.asarray(w_query, dtype=np.float64))
-        k = np.ascontiguousarray((rows @ np.asarray(w_key, dtype=np.float64)).transpose(0, 2, 1))
-        largest = float(np.abs(q).max() * np.abs(k).max()) * q.shape[2]
-    if not (np.isfinite(largest) and np.isfinite(bias)):
+    rows = np.zeros((-(-len(x) // BLOCK) * BLOCK, x.shape[1]))
+    rows[: len(x)] = x
+    q = np.ascontiguousarray(rows @ np.asarray(w_query, dtype=np.float64))
+    k = np.ascontiguousarray((rows @ np.asarray(w_key, dtype=np.float64)).transpose(0, 2, 1))
+    largest = float(np.abs(q).max() * np.abs(k).max()) * q.shape[2]
+    if not (np.isfinite(2.0 * largest) and np.isfinite(bias)):  # twice: the margin is a difference of two scores
         return Verdict(status=Status.DIVERGED)
     tiles = _Tiles(q, k, edges, len(x), -(-tile // BLOCK) * BLOCK)
     bins = _Bins.spanning(tiles)

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from keyspan.errors import BadInput
 from keyspan.lab.crossing import METHODS, Crossing, Table, cross
 from keyspan.specs import Arm, Question, Run
 from keyspan.verdict import Status, Verdict
@@ -111,7 +112,16 @@ class _Book:
     def scores(self, arm: Arm, level: int) -> list[float | None]:
         """The question's score of every replicate at a level; None where the member failed."""
         found = [self.verdicts[run_id] for _, run_id in self.runs(arm, level)]
-        return [v.score(self.question.score) if v.measured else None for v in found]
+        return [
+            self._score(v, run_id) if v.measured else None for v, (_, run_id) in zip(found, self.runs(arm, level), strict=True)
+        ]
+
+    def _score(self, verdict: Verdict, run_id: str) -> float:
+        try:
+            return verdict.score(self.question.score)
+        except BadInput as error:
+            got = str(error).rstrip(".")
+            raise BadInput(f"{got} in the record of {run_id}. Remove it with `keyspan runs remove {run_id}`.") from error
 
     def past(self, arm: Arm, level: int) -> bool:
         """Whether the pilot puts a level past the crossing: a budget that passes, or a load that no longer does."""

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NoReturn, TextIO
 
 import torch
 
@@ -47,9 +48,14 @@ def pick_device(name: str) -> str:
     return ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
 
 
-def record_of(finished: Finished) -> Record:
-    """A finished member as a record."""
-    return make_record(finished.run, finished.verdict, **finished.facts)
+def record_of(finished: Finished, contents: Contents) -> Record:
+    """A finished member as a record; where its graph or rows came from a file, with the path of that."""
+    facts = dict(finished.facts)
+    for part in ("graph", "embeddings"):
+        sha = getattr(getattr(finished.run.problem, part, None), "content", None)
+        if sha and (path := contents.source(sha)):
+            facts[f"{part}_file"] = path
+    return make_record(finished.run, finished.verdict, **facts)
 
 
 class Stopper:
@@ -76,13 +82,18 @@ def read_work(path: Path) -> list[Run | Question]:
     if not path.is_file():
         raise BadInput(f"The members must be a JSONL file, but got {path}. Write one with --hand-out.")
     out: list[Run | Question] = []
-    for number, line in enumerate(path.read_text().splitlines(), 1):
+    for number, line in enumerate(path.read_bytes().split(b"\n"), 1):
         if not line.strip():
             continue
         try:
             spec = decode(json.loads(line))
-        except (ValueError, KeyspanError) as error:
-            raise BadInput(f"Each line must be a run or a question, but {path}:{number} is not: {error}") from None
+        except RecursionError:
+            raise BadInput(
+                f"Each line must be a run or a question, but {path}:{number} is nested too deep. Write it again."
+            ) from None
+        except ValueError as error:  # BadInput is one, and so is a byte that is no UTF-8
+            why = str(error) if isinstance(error, BadInput) else f"{error}. Write it again with --hand-out."
+            raise BadInput(f"Each line must be a run or a question, but {path}:{number} is not: {why}") from None
         if not isinstance(spec, Run | Question):
             raise BadInput(f"Each line must be a run or a question, but {path}:{number} is a {spec.family}.")
         out.append(spec)
@@ -99,22 +110,33 @@ def read_done(path: Path) -> dict[str, Verdict]:
     if len(whole) < len(raw):
         with open(path, "r+b") as handle:
             handle.truncate(len(whole))
-    for line in whole.decode().splitlines():
-        record = Record.from_line(line)
-        done[record.run_id] = record.verdict
+    for number, line in enumerate(whole.split(b"\n"), 1):
+        if line.strip():
+            try:
+                record = Record.from_line(line.decode())
+            except ValueError as error:
+                raise BadInput(f"{path}:{number}: {error} Or choose another --out.") from None
+            done[record.run_id] = record.verdict
     return done
 
 
 def work(args: argparse.Namespace) -> int:
     """Carry out a file of members. Returns the exit code: 0 when nothing is left, 3 when time or a signal stopped it."""
     source, out = Path(args.members), Path(args.out)
+    for flag, folder in (("--out", out), ("--weights", Path(args.weights) if args.weights else out)):
+        if folder.exists() and not folder.is_dir():
+            raise BadInput(f"`{flag}` must be a folder, but got the file {folder}. Name a folder; it is made if missing.")
+    minutes = args.minutes
+    if minutes is not None and not 0 <= minutes < math.inf:
+        raise BadInput(f"`--minutes >= 0` must hold, but got {minutes}. Leave it out to go on to the end.")
     wanted = read_work(source)
     out.mkdir(parents=True, exist_ok=True)
-    folder = Path(args.files) if args.files else source.parent / "files"
+    files = Path(args.files) if args.files else source.parent / "files"
     stop = Stopper(args.minutes)
     done = read_done(out / "records.jsonl")
+    contents = Contents(files if files.is_dir() else None)
     control = Control(
-        contents=Contents(folder if folder.is_dir() else None),
+        contents=contents,
         checkpoints=Checkpoints(out / "checkpoints"),
         stop=stop,
         notify=lambda ids, step, steps: print(f"{len(ids)} members at step {step} of {steps}", file=sys.stderr),
@@ -123,7 +145,7 @@ def work(args: argparse.Namespace) -> int:
     with open(out / "records.jsonl", "a", encoding="utf-8") as sink:
         for runs in rounds(wanted, done):
             for finished in sail(runs, device, control):
-                record = record_of(finished)
+                record = record_of(finished, contents)
                 _write_line(sink, record.to_line())
                 done[record.run_id] = record.verdict
                 assert control.checkpoints is not None
@@ -184,11 +206,16 @@ def serve(args: argparse.Namespace) -> int:
     stop = Stopper(None)
     lines, say = sys.stdin, _speaker(sys.stdout, stop)
     sys.stdout = sys.stderr  # whatever prints must not break the protocol
+
+    def tell(ids: list[str], step: int, steps: int) -> None:
+        say({"progress": {"run_ids": ids, "step": step, "steps": steps}})
+
+    contents = Contents(Path(args.files) if args.files else None)
     control = Control(
-        contents=Contents(Path(args.files) if args.files else None),
+        contents=contents,
         checkpoints=Checkpoints(Path(args.checkpoints)) if args.checkpoints else None,
         stop=stop,
-        notify=lambda ids, step, steps: say({"progress": {"run_ids": ids, "step": step, "steps": steps}}),
+        notify=tell,
     )
     try:
         device = pick_device(args.device)
@@ -200,8 +227,8 @@ def serve(args: argparse.Namespace) -> int:
         try:
             runs = [Run.from_json(data) for data in json.loads(line)["runs"]]
             for finished in sail(runs, device, control):
-                say({"record": record_of(finished).to_json()})
-                if control.checkpoints:
+                said = say({"record": record_of(finished, contents).to_json()})
+                if said and control.checkpoints:  # a record that reached nobody is made again from its checkpoint
                     control.checkpoints.drop(finished.run.run_id)
                 _keep_weights(finished, Path(args.weights) if args.weights else None)
         except KeyspanError as error:
@@ -212,22 +239,31 @@ def serve(args: argparse.Namespace) -> int:
     return 0
 
 
-def _speaker(out: TextIO, stop: Stopper) -> Callable[[dict[str, Any]], None]:
-    """Write one JSON line; when nobody listens any more, stop."""
+def _speaker(out: TextIO, stop: Stopper) -> Callable[[dict[str, Any]], bool]:
+    """Write one JSON line; when nobody listens any more, stop. The function made says whether it was written."""
 
-    def say(message: dict[str, Any]) -> None:
+    def say(message: dict[str, Any]) -> bool:
         try:
             out.write(json.dumps(message) + "\n")
             out.flush()
         except (BrokenPipeError, ValueError):
             stop.asked = True
+            return False
+        return True
 
     return say
 
 
+class _Parser(argparse.ArgumentParser):
+    """A usage error is one line, as every other."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"keyspan: {message[:1].upper()}{message[1:]}. See python -m keyspan.lab.worker --help.\n")
+
+
 def main(argv: list[str] | None = None) -> int:
     """Entry point of `python -m keyspan.lab.worker`."""
-    parser = argparse.ArgumentParser(prog="python -m keyspan.lab.worker", description=__doc__.splitlines()[0])
+    parser = _Parser(prog="python -m keyspan.lab.worker", description=__doc__.splitlines()[0])
     parser.add_argument("members", nargs="?", help="JSONL of runs and questions")
     parser.add_argument("--out", default="worker-out", help="folder for records.jsonl and checkpoints")
     parser.add_argument("--minutes", type=float, default=None, help="stop by itself after this many minutes")
@@ -244,8 +280,11 @@ def main(argv: list[str] | None = None) -> int:
             raise BadInput("A file of members must be given, but got none. Write one with --hand-out.")
         return work(args)
     except KeyspanError as error:
-        print(f"keyspan: {error}", file=sys.stderr)
+        print(f"keyspan: {' '.join(str(error).split())}", file=sys.stderr)
         return error.exit_code
+    except OSError as error:
+        print(f"keyspan: The disk must allow it, but {error}. Check the path, the rights and the space.", file=sys.stderr)
+        return 2
 
 
 if __name__ == "__main__":

@@ -53,10 +53,11 @@ class Problem(Protocol):
 
     `shape` fixes the arrays' sizes, so members of one shape can share a fleet. `batch(step, instances)` stacks what the
     members are shown at a step, along a leading member axis; it is stateless, and a `static` problem shows the same
-    at every step.
+    at every step. `scores` are the names of what the judge says of every measured member.
     """
 
     static: bool
+    scores: tuple[str, ...]
 
     @property
     def shape(self) -> tuple[int, ...]: ...

@@ -31,6 +31,7 @@ class Dichotomies(Spec, family="dichotomies", version=1):
     examples: int
 
     static: ClassVar[bool] = True
+    scores: ClassVar[tuple[str, ...]] = ("fitted", "accuracy")
 
     def check(self) -> None:
         require(2 <= self.dimension <= 1000, "`2 <= --dimension <= 1000`", self.dimension, "Try 16 or 50.")

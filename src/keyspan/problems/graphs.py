@@ -37,7 +37,8 @@ class Graph(Spec, family="graph", version=1):
     name: permutation, functional (every item to one random item), regular (every in- and out-degree is `degree`),
     out-regular (every out-degree is `degree`), erdos-renyi (uniform among graphs with `edges` edges), power-law (the
     r-th largest out-degree falls like r^-exponent, `edges` in all), bipartite (`edges` from the first half of the items
-    to the second), file    loops: may an item point to itself    content: hash of the edges that came from a file
+    to the second), file    loops: may an item point to itself (said of a family where none can, or of a file, it means
+    nothing, and is true)    content: hash of the edges that came from a file
     """
 
     name: str = "permutation"
@@ -48,6 +49,8 @@ class Graph(Spec, family="graph", version=1):
     content: str | None = field(default=None, metadata={"absent": None})
 
     def check(self) -> None:
+        if self.name in ("bipartite", "file"):  # it changes no edge, so it must change no identity
+            object.__setattr__(self, "loops", True)
         require(
             self.name in FAMILIES,
             f"`--graph` in {'|'.join(FAMILIES[:-1])} or a .csv/.tsv/.npz file",

@@ -30,6 +30,7 @@ class Relations(Spec, family="relations", version=1):
     embeddings: Embeddings = Embeddings()
 
     static: ClassVar[bool] = True
+    scores: ClassVar[tuple[str, ...]] = ("f1", "f1_best", "precision", "recall", "threshold")
 
     def check(self) -> None:
         require(self.items >= 2, "`--items >= 2`", self.items, "Relations need at least two items.")

@@ -10,7 +10,7 @@ from keyspan.lab import pack
 from keyspan.lab.search import Answer, propose
 from keyspan.problems.dichotomies import Dichotomies
 from keyspan.problems.relations import Relations
-from keyspan.runners.local import cores
+from keyspan.runners.local import workers_on
 from keyspan.specs import Channel, Question, Run
 from keyspan.theory.bounds import law
 from keyspan.verdict import Status, Verdict
@@ -34,12 +34,12 @@ class Estimate:
         return asdict(self)
 
 
-def estimate(questions: list[Question], store: Store, jobs: int | None = None) -> Estimate:
+def estimate(questions: list[Question], store: Store, jobs: int | None = None, device: str = "auto") -> Estimate:
     """Walk each search with verdicts as the law predicts them, and add up what is not stored."""
     runs = {run.run_id: run for question in questions for run in _path(question)}
     stored = store.get_many(list(runs))
     left = [run for run_id, run in runs.items() if run_id not in stored]
-    jobs = jobs or cores()
+    jobs = jobs or workers_on(device) or 1  # a GPU that is there is taken, by one worker
     steps = [int(run.recipe.steps) for run in left]  # type: ignore[attr-defined]
     return Estimate(
         members=len(left),

@@ -17,8 +17,11 @@ from keyspan.problems.graphs import Graph
 
 
 def looks_like_file(name: str) -> bool:
-    """Whether a name is meant as a path: it has a suffix or a separator, or something lies there."""
-    return "." in name or os.sep in name or os.path.exists(name)
+    """Whether a name is meant as a path: it has a suffix or a separator, or something lies there.
+
+    `file` is how a spec calls what came from one, so as a name it can only be meant as a path.
+    """
+    return name == "file" or "." in name or os.sep in name or os.path.exists(name)
 
 
 def graph_from(
@@ -40,9 +43,8 @@ def graph_from(
         if value is not None:
             raise BadInput(f"`{flag}` must be left out with a graph file, but got {value}. The file says what its edges are.")
     rows = read_graph(name)
-    if items is not None:
-        graphs.check_edges(rows, items, loops)
-    return Graph(name="file", content=contents.put(rows), edges=len(rows), loops=loops)
+    graphs.check_edges(rows, int(rows.max(initial=0)) + 1 if items is None else items, loops)
+    return Graph(name="file", content=contents.put(rows, source=name), edges=len(rows))
 
 
 def embeddings_from(
@@ -59,4 +61,4 @@ def embeddings_from(
     if (items is not None and d_model is not None) and rows.shape != (items, d_model):
         fix = f"Use --items {rows.shape[0]} --d-model {rows.shape[1]}."
         raise BadInput(f"The embeddings must be (items, d_model) = ({items}, {d_model}), but got {rows.shape}. {fix}")
-    return Embeddings(name="file", content=contents.put(np.ascontiguousarray(rows)))
+    return Embeddings(name="file", content=contents.put(np.ascontiguousarray(rows), source=name))

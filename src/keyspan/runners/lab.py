@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from keyspan.errors import require
+from keyspan.errors import BadInput, require
 from keyspan.evidence.store import open_store
 from keyspan.files.contents import Contents
+from keyspan.files.paths import shown
 from keyspan.runners import driver
 from keyspan.runners.driver import Outcome, Watcher
-from keyspan.runners.local import LocalRunner
+from keyspan.runners.local import DEVICES, LocalRunner
+from keyspan.runners.questions import whole
 from keyspan.specs import Question
 
 DEFAULT_STORE = "sqlite:///.keyspan/store.db"
@@ -28,15 +30,32 @@ class Lab:
     """Where records lie and what trains.
 
     store: URL (default: KEYSPAN_STORE, else a file in the current folder)    device: auto, cpu or cuda    jobs: worker
-    processes (default: one a core)    weights: keep the weights of what is trained in this folder    watcher: told what
-    happens
+    processes (default: one a core, one for a GPU)    weights: keep the weights of what is trained in this folder
+    watcher: told what happens
     """
 
     store: str | None = None
     device: str = "auto"
     jobs: int | None = None
-    weights: Path | None = None
+    weights: str | Path | None = None
     watcher: Watcher | None = None
+
+    def __post_init__(self) -> None:
+        for name, value, kinds, example in (
+            ("store", self.store, (str,), "sqlite:///lab.db"),
+            ("device", self.device, (str,), "cpu"),
+            ("weights", self.weights, (str, Path), "weights"),
+            ("watcher", self.watcher, (Watcher,), "None"),
+        ):
+            if value is not None and not isinstance(value, kinds):
+                kind = " or ".join(k.__name__ for k in kinds)
+                raise BadInput(f"`{name}` of a Lab must be a {kind}, but got {shown(value)}. Use for example {example}.")
+        if self.device not in DEVICES:
+            raise BadInput(f"`--device` must be {'|'.join(DEVICES)}, but got {shown(self.device)}. Choose one.")
+        if self.jobs is not None:
+            fix = "Leave it out for one a core, or one for a GPU."
+            object.__setattr__(self, "jobs", whole(self.jobs, "--jobs", fix))
+            require(self.jobs >= 1, "`--jobs >= 1`", self.jobs, fix)
 
     @property
     def url(self) -> str:
@@ -56,10 +75,16 @@ class Lab:
 
     def answer(self, questions: Sequence[Question]) -> list[Outcome]:
         """Answer questions, training what the store does not hold."""
-        require(self.jobs is None or self.jobs >= 1, "`--jobs >= 1`", self.jobs, "Leave it out for one a core.")
 
         def make_runner() -> LocalRunner:
-            return LocalRunner(self.device, self.jobs, self.folder, self.weights)
+            return LocalRunner(self.device, self.jobs, self.folder, None if self.weights is None else Path(self.weights))
 
         with open_store(self.url) as store:
             return driver.answer(questions, store, make_runner, self.watcher)
+
+
+def lab_or_default(lab: Lab | None) -> Lab:
+    """The laboratory given, or the one of the command line's defaults."""
+    if lab is not None and not isinstance(lab, Lab):
+        raise BadInput(f"`lab` must be a Lab, but got {shown(lab)}. Use keyspan.Lab(store=...), or leave it out.")
+    return Lab() if lab is None else lab

@@ -29,11 +29,32 @@ from keyspan.verdict import Status, Verdict
 
 Progress = Callable[[list[str], int, int], None]
 _TRIES = 3
+DEVICES = ("auto", "cpu", "cuda")
+GPU_NODES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 
 
 def cores() -> int:
     """Cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def workers_on(device: str) -> int | None:
+    """How many workers a device is given: one a core, or one for a GPU. None: `auto`, and there may be a GPU
+
+    Whether torch can use a GPU, only torch can say, and it takes seconds to import. Where the system shows none there
+    is nothing to ask.
+    """
+    if device == "cuda":
+        return 1
+    return None if device == "auto" and _may_have_gpu() else cores()
+
+
+def _may_have_gpu() -> bool:
+    """Whether the system shows a GPU that torch might use: NVIDIA's, AMD's, or one of Windows."""
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
+    if hidden or sys.platform == "darwin":
+        return False
+    return sys.platform != "linux" or any(os.path.exists(node) for node in GPU_NODES)
 
 
 @dataclass(eq=False)
@@ -43,6 +64,7 @@ class _Worker:
     process: subprocess.Popen[str]
     thread: threading.Thread | None = None
     holding: dict[str, Run] = field(default_factory=dict)
+    garbled: str | None = None
 
 
 class LocalRunner:
@@ -55,18 +77,19 @@ class LocalRunner:
     def __init__(
         self, device: str = "auto", jobs: int | None = None, folder: Path | None = None, weights: Path | None = None
     ) -> None:
-        if device not in ("auto", "cpu", "cuda"):
-            raise BadInput(f"`--device` must be auto|cpu|cuda, but got {device!r}. Choose one.")
+        if device not in DEVICES:
+            raise BadInput(f"`--device` must be {'|'.join(DEVICES)}, but got {device!r}. Choose one.")
         self.device, self.folder, self.weights = device, folder, weights
-        self.jobs = jobs or (1 if device == "cuda" else cores())
+        self.jobs = jobs or workers_on(device)  # None: the first worker to start says what it is on
         self._workers: list[_Worker] = []
         self._inbox: queue.Queue[tuple[_Worker, dict[str, Any] | None]] = queue.Queue()
 
     def run(self, runs: Sequence[Run], progress: Progress = lambda ids, step, steps: None) -> Iterator[Record]:
         """Train and judge members, yielding a record as each finishes, in any order."""
-        waiting = deque(shards(runs, self.jobs))
+        jobs = self.jobs = self.jobs or self._ask()
+        waiting = deque(shards(runs, jobs))
         deaths: Counter[str] = Counter()
-        while len(self._workers) < min(self.jobs, len(waiting)):
+        while len(self._workers) < min(jobs, len(waiting)):
             self._start()
         for worker in self._workers:
             self._hand(worker, waiting)
@@ -113,6 +136,15 @@ class LocalRunner:
 
     # --------------------------------------------------------------------------------------------- workers
 
+    def _ask(self) -> int:
+        """Start one worker and hear which device it took. returns: how many there shall be"""
+        self._start()
+        _, message = said = self._inbox.get()
+        if message is None or "ready" not in message:
+            self._inbox.put(said)  # `run` knows what to do about it
+            return 1
+        return workers_on(str(message["ready"])) or 1
+
     def _start(self) -> _Worker:
         command = [sys.executable, "-m", "keyspan.lab.worker", "--serve", "--device", self.device]
         if self.folder:
@@ -135,10 +167,19 @@ class LocalRunner:
         return worker
 
     def _listen(self, worker: _Worker) -> None:
+        """Pass on what a worker says. Whatever happens here, the end of it is told, or `run` would wait for ever."""
         assert worker.process.stdout is not None
-        for line in worker.process.stdout:
-            self._inbox.put((worker, json.loads(line)))
-        self._inbox.put((worker, None))
+        try:
+            for line in worker.process.stdout:
+                message = json.loads(line)
+                if not isinstance(message, dict):
+                    raise ValueError(line)
+                self._inbox.put((worker, message))
+        except (ValueError, RecursionError):
+            worker.garbled = f"{line[:60]!r}"
+            worker.process.kill()  # nobody reads what else it says
+        finally:
+            self._inbox.put((worker, None))
 
     def _hand(self, worker: _Worker, waiting: deque[list[Run]]) -> None:
         """Give a worker its next shard, if it has none."""
@@ -160,6 +201,8 @@ class LocalRunner:
         for pipe in (worker.process.stdin, worker.process.stdout):
             if pipe:
                 _close(pipe)
+        if worker.garbled is not None:
+            raise RunnerError(f"A worker must speak in lines of JSON, but said {worker.garbled}. Nothing else may print there.")
         for run_id, run in worker.holding.items():
             deaths[run_id] += 1
             if deaths[run_id] < _TRIES:

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import keyspan
 from keyspan.errors import BadInput
+from keyspan.evidence.record import head
 from keyspan.lab.crossing import Crossing
 from keyspan.lab.search import Answer, ArmAnswer, Probe
 from keyspan.problems import graphs
 from keyspan.problems.dichotomies import separable_fraction
 from keyspan.problems.relations import Relations
 from keyspan.runners.driver import Outcome
-from keyspan.runners.lab import Lab
+from keyspan.runners.lab import Lab, lab_or_default
 from keyspan.runners.questions import calibration_questions, relations_question
 from keyspan.specs import Channel, Question
 from keyspan.theory.bounds import law, warren_budget
-
-SCHEMA = 1
-
-
-def _head() -> dict[str, Any]:
-    return {"schema": SCHEMA, "keyspan": keyspan.__version__}
+from keyspan.verdict import Status, Verdict
 
 
 def _interval(crossing: Crossing) -> dict[str, float | int | None]:
@@ -82,7 +78,7 @@ class RelationsResult:
         """The JSON of `keyspan measure relations`."""
         answer, best, question = self.answer, self.best, self.question
         estimate = answer.crossing.estimate
-        return _head() | {
+        return head() | {
             "problem": self.problem.to_json(),
             "recipe": question.recipe.name,  # type: ignore[attr-defined]
             "criterion": question.criterion,
@@ -132,7 +128,7 @@ def _probe_json(probe: Probe, provenance: Mapping[str, Mapping[str, Any]]) -> di
 def measure_relations(problem: Relations, *, lab: Lab | None = None, **asked: Any) -> RelationsResult:
     """The key-budget capacity D_K* of a cell. `asked`: the keywords of `relations_question`."""
     question = relations_question(problem, **asked)
-    return RelationsResult(question, (lab or Lab()).answer([question])[0])
+    return RelationsResult(question, lab_or_default(lab).answer([question])[0])
 
 
 # ----------------------------------------------------------------------------------------------- calibration
@@ -173,7 +169,7 @@ class CalibrateResult:
         """The JSON of `keyspan calibrate`."""
         crossing = self.solver.answer.crossing
         probes = [*self.solver.answer.probes, *self.gradient.answer.probes]
-        return _head() | {
+        return head() | {
             "dimension": self.dimension,
             "known": self.known,
             "measured": crossing.estimate,
@@ -220,17 +216,23 @@ def _fractions(answer: Answer, dimension: int, recipe: str) -> list[dict[str, An
                 "low": low,
                 "high": high,
                 "exact": separable_fraction(level, dimension),
-                "status": "measured" if len(known) == len(here) else "unconverged",
+                "status": _status(here),
             }
         )
     return out
 
 
+def _status(verdicts: list[Verdict]) -> str:
+    """`measured` if all are, else the way in which most of the others ended."""
+    failures = Counter(str(v.status) for v in verdicts if not v.measured)
+    return failures.most_common(1)[0][0] if failures else str(Status.MEASURED)
+
+
 def calibrate(dimension: int = 16, *, lab: Lab | None = None, seeds: int = 200, seed: int = 0) -> CalibrateResult:
     """Cover's capacity, by the fleet, search, judge, store and interval that every other capacity goes through."""
     questions = calibration_questions(dimension, seeds=seeds, seed=seed)
-    solver, gradient = (lab or Lab()).answer(questions)
-    return CalibrateResult(dimension, questions[0], solver, gradient)
+    solver, gradient = lab_or_default(lab).answer(questions)
+    return CalibrateResult(int(dimension), questions[0], solver, gradient)
 
 
 # ------------------------------------------------------------------------------------------------- any problem

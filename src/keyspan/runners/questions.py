@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from numbers import Real
 
-from keyspan.errors import require
+import numpy as np
+
+from keyspan.errors import BadInput, require
+from keyspan.files.paths import shown
 from keyspan.lab import recipes
 from keyspan.problems.dichotomies import Dichotomies
 from keyspan.problems.relations import Relations
@@ -17,8 +21,35 @@ CRITERIA = ("mean", "all", "any")
 THRESHOLDS = {"own": "f1", "best": "f1_best"}
 
 
+def whole(value: object, flag: str, fix: str) -> int:
+    """A whole number of any type, NumPy's and 3.0 too, as an int; `BadInput` in terms of the command line's flag."""
+    number = value.item() if isinstance(value, np.generic) else value
+    if isinstance(number, float) and number.is_integer():
+        number = int(number)
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise BadInput(f"`{flag}` must be a whole number, but got {shown(value)}. {fix}")
+    return number
+
+
+def wholes(value: object, flag: str, fix: str) -> list[int]:
+    """Whole numbers, sorted, each once: from a list, a tuple, an array, a range or a set, or a single one."""
+    if isinstance(value, np.ndarray):
+        value = value.reshape(-1).tolist()
+    many = value if isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping) else [value]
+    found = sorted({whole(number, flag, fix) for number in many})
+    require(len(found) > 0, f"`{flag}` has a number in it", "none", fix)
+    return found
+
+
+def _named(value: object, names: Iterable[str], flag: str, fix: str) -> str:
+    choice = "|".join(names)
+    require(isinstance(value, str) and value in names, f"`{flag}` in {choice}", shown(value), fix)
+    return str(value)
+
+
 def replicates(seeds: int, seed: int) -> tuple[int, ...]:
     """The replicates of a question. seeds: how many; seed: which set of them"""
+    seeds, seed = whole(seeds, "--seeds", "Try 3."), whole(seed, "--seed", "Seeds count from 0.")
     require(1 <= seeds <= SEED_STRIDE, "`1 <= --seeds <= 1000000`", seeds, "Try 3.")
     require(0 <= seed < 2**31, "`0 <= --seed < 2^31`", seed, "Seeds count from 0.")
     return tuple(seed * SEED_STRIDE + i for i in range(seeds))
@@ -35,8 +66,8 @@ def default_heads(items: int) -> tuple[int, ...]:
 def relations_question(
     problem: Relations,
     *,
-    heads: Sequence[int] | None = None,
-    key_budgets: Sequence[int] | None = None,
+    heads: Sequence[int] | int | None = None,
+    key_budgets: Sequence[int] | int | None = None,
     seeds: int = 3,
     seed: int = 0,
     target: float = 0.99,
@@ -46,15 +77,19 @@ def relations_question(
     steps: int | None = None,
 ) -> Question:
     """The capacity D_K* of a cell: the smallest key budget, over the heads tried, whose F1 meets the target."""
-    require(recipe == "gradient", "`--recipe` in gradient", repr(recipe), "The solver is not built yet; use gradient.")
-    criterion = criterion or "mean"
-    require(criterion in CRITERIA, "`--criterion` in mean|all|any", repr(criterion), "Choose one.")
-    require(threshold in THRESHOLDS, "`--threshold` in own|best", repr(threshold), "Choose one.")
-    require(0 < target <= 1, "`0 < --target <= 1`", target, "F1 is a fraction; try 0.99.")
-    require(steps is None or 1 <= steps <= 10**7, "`1 <= --steps <= 10000000`", steps, "Try 2000.")
-    chosen = sorted(set(heads)) if heads else list(default_heads(problem.items))
+    _named(recipe, ("gradient",), "--recipe", "The solver is not built yet; use gradient.")
+    criterion = _named("mean" if criterion is None else criterion, CRITERIA, "--criterion", "Choose one.")
+    threshold = _named(threshold, THRESHOLDS, "--threshold", "Choose one.")
+    number = isinstance(target, Real) and not isinstance(target, bool)
+    require(number and 0 < target <= 1, "`0 < --target <= 1`", shown(target), "F1 is a fraction; try 0.99.")
+    if steps is not None:
+        steps = whole(steps, "--steps", "Try 2000.")
+        require(1 <= steps <= 10**7, "`1 <= --steps <= 10000000`", steps, "Try 2000.")
+    fix = "Try 1,2,4, or leave it out."
+    chosen = list(default_heads(problem.items)) if heads is None else wholes(heads, "--heads", fix)
     require(min(chosen) >= 1, "`--heads >= 1`", min(chosen), "Ask for at least one head.")
-    arms = tuple(_arm(problem, h, sorted(set(key_budgets)) if key_budgets else None) for h in chosen)
+    budgets = None if key_budgets is None else wholes(key_budgets, "--key-budgets", "Try 32,48, or leave it out.")
+    arms = tuple(_arm(problem, h, budgets) for h in chosen)
     return Question(
         problem=problem,
         instrument=Channel(heads=1, d_key=1),
@@ -91,6 +126,9 @@ def calibration_questions(dimension: int, *, seeds: int = 200, seed: int = 0) ->
     The capacity is the number of random labels of which half the draws can be fitted. The gradient's is there to show
     its shortfall, so it takes half the seeds and no guard.
     """
+    dimension = whole(dimension, "--dimension", "Try 16 or 50.")
+    seeds = whole(seeds, "--seeds", "Try 200.")
+    Dichotomies(dimension=dimension, examples=1)  # refuses a dimension that has no levels
     require(seeds >= 10, "`--seeds >= 10`", seeds, "A fraction needs draws; 200 gives 2d to about 4%.")
     levels = tuple(range(max(1, dimension // 4), 6 * dimension + 1))
     full = Question(
