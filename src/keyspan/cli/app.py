@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from keyspan.cli import calibrate, certify, design, doctor, measure, options, runs
+from keyspan.cli import bench, calibrate, certify, design, doctor, measure, options, runs
 from keyspan.errors import KeyspanError
 
 EPILOG = (
@@ -29,6 +29,7 @@ app.command("certify")(certify.certify)
 app.add_typer(measure.app, name="measure")
 app.command("calibrate")(calibrate.calibrate)
 app.add_typer(runs.app, name="runs")
+app.command("bench")(bench.bench)
 app.command("doctor")(doctor.doctor)
 
 
