@@ -13,7 +13,7 @@ import torch
 import keyspan
 from keyspan.bench.agreement import agreement
 from keyspan.bench.cases import STANDARD, Case, case_of
-from keyspan.bench.ceilings import ceilings, matmul, products_in
+from keyspan.bench.ceilings import DTYPES, ceilings, matmul, products_in
 from keyspan.bench.growth import QUICK, growth
 from keyspan.bench.steps import eager_step, fleet_step, graphed_step
 from keyspan.bench.timing import Repeats, Step, calls_in, rate, rounds
@@ -68,6 +68,7 @@ def plan(
     workers = workers if workers is not None else cores()
     require(seconds > 0, "`--seconds > 0`", seconds, "Try 0.5.")
     require(rounds >= 1, "`--rounds >= 1`", rounds, "Measure at least once.")
+    require(arithmetic in DTYPES, f"`--arithmetic` in {'|'.join(DTYPES)}", repr(arithmetic), "Use fp32.")
     require(workers >= 1, "`--workers >= 1`", workers, "The fleet needs a process.")
     chosen = tuple(case_of(text, where, members) for text in (cases or STANDARD))
     return Plan(chosen, where, seconds, rounds, workers if where == "cpu" else 1, growth, quick, seed, arithmetic)
