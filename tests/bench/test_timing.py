@@ -3,7 +3,7 @@
 import pytest
 
 from keyspan.bench.growth import exponent
-from keyspan.bench.timing import Repeats, Step, calls_in, rate, rounds, seconds_of
+from keyspan.bench.timing import Repeats, Step, calls_in, rate, rounds, seconds_of, timed_both
 
 
 class Clock:
@@ -45,6 +45,12 @@ def test_what_was_queued_before_is_not_counted() -> None:
     clock = Clock(0.5, lazy=True)
     clock.queued = 7
     assert rate(clock.step, 2, clock) == pytest.approx(2.0)
+
+
+def test_computing_time_knows_nothing_of_waiting() -> None:
+    clock = Clock(0.5)
+    by_wall, by_cpu = timed_both(clock.step, 4, wall=clock, cpu=lambda: clock.calls * 0.1)  # waited for 0.4 of each 0.5
+    assert by_wall == pytest.approx(2.0) and by_cpu == pytest.approx(10.0)
 
 
 def test_median_and_spread() -> None:

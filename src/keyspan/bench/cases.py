@@ -43,9 +43,9 @@ class Case:
             arithmetic=arithmetic,
         )
 
-    def runs(self, seed: int = 0, *, arithmetic: str = "fp32") -> list[Run]:
-        """The members of one fleet: the same cell on instances of its own each."""
-        return [self.run(seed * BLOCK + i, arithmetic=arithmetic) for i in range(self.members)]
+    def runs(self, seed: int = 0, *, first: int = 0, arithmetic: str = "fp32") -> list[Run]:
+        """The members of one fleet, each on an instance of its own, the `first` and those after it."""
+        return [self.run(seed * BLOCK + first + i, arithmetic=arithmetic) for i in range(self.members)]
 
     @property
     def nominal_flops(self) -> float:

@@ -33,15 +33,15 @@ def exponent(values: Sequence[float], seconds: Sequence[float]) -> float:
 def curve(
     axis: str, values: Sequence[int], device: str, seconds: float, *, seed: int, arithmetic: str, base: Case = BASE
 ) -> dict[str, Any]:
-    """Seconds of a fleet's step (one thread on a CPU) and of one eager model's, at every value of one knob."""
+    """Seconds of a fleet's step, and of a step of as many eager models, at every value of one knob; one thread each."""
     ours: list[float] = []
     theirs: list[float] = []
     for value in values:
         case = replace(base, **{axis: value})
         with one_thread():
             ours.append(seconds_of(fleet_step(case.runs(seed, arithmetic=arithmetic), device), seconds))
-        step, _ = eager_step(case.run(arithmetic=arithmetic), device)
-        theirs.append(seconds_of(step, seconds) * case.members)
+            step, _ = eager_step(case.run(arithmetic=arithmetic), device)
+            theirs.append(seconds_of(step, seconds) * case.members)
     return {
         "axis": axis,
         "values": list(values),

@@ -28,6 +28,8 @@ def lines(data: dict[str, Any]) -> Iterator[str]:
 def _case(r: dict[str, Any], data: dict[str, Any]) -> Iterator[str]:
     fleet = f"{r['workers']} x {r['members']} members" if data["device"] == "cpu" else f"{r['members']} members"
     yield f"{r['name']}: {r['ratio']:.3g}x the eager loop ({r['ratio_low']:.3g} to {r['ratio_high']:.3g})"
+    if r["ratio_cpu_time"]:
+        yield f"    {r['ratio_cpu_time']:.3g}x by computing time, one thread a core against one thread, whatever else runs here"
     if r["graphed"]:
         yield f"    {r['graphed']['ratio']:.3g}x the same model in a CUDA graph"
     yield (
@@ -42,5 +44,5 @@ def _case(r: dict[str, Any], data: dict[str, Any]) -> Iterator[str]:
     for a in r["agreement"]:
         error = "no number" if a["relative_error"] is None else f"{a['relative_error']:.1e}"
         verdict = "agree" if a["agrees"] else "DO NOT AGREE: this ratio means nothing"
-        yield f"    weights after {a['steps']} steps in {a['arithmetic']} {verdict} (relative error {error})"
+        yield f"    {a['baseline']}: weights after {a['steps']} steps in {a['arithmetic']} {verdict} (relative error {error})"
     yield ""

@@ -119,7 +119,7 @@ def eager_step(run: Run, device: str) -> tuple[Step, Single]:
 def graphed_step(run: Run, device: str = "cuda") -> tuple[Step, Single]:
     """The same model captured in a CUDA graph: no launch from Python, one replay a step."""
     model, phase = Single.of(run, device), adam_of(run)
-    lr = torch.tensor(phase.peak, device=device)
+    lr = torch.tensor(phase.peak, device=device, dtype=model.x.dtype)
     adam = torch.optim.Adam(
         model.parameters, lr=lr, betas=(phase.beta1, phase.beta2), eps=phase.epsilon, capturable=True, foreach=True
     )

@@ -11,12 +11,12 @@ from typing import Any
 import torch
 
 import keyspan
-from keyspan.bench.agreement import agreement
-from keyspan.bench.cases import STANDARD, Case, case_of
+from keyspan.bench.agreement import Baseline, agreement
+from keyspan.bench.cases import BLOCK, STANDARD, Case, case_of
 from keyspan.bench.ceilings import DTYPES, ceilings, matmul, products_in
 from keyspan.bench.growth import QUICK, growth
 from keyspan.bench.steps import eager_step, fleet_step, graphed_step
-from keyspan.bench.timing import Repeats, Step, calls_in, rate, rounds
+from keyspan.bench.timing import Repeats, Step, calls_in, rate, rounds, timed_both
 from keyspan.bench.workers import crowd
 from keyspan.errors import require
 from keyspan.lab.fleet import one_thread
@@ -129,48 +129,66 @@ def _head(plan: Plan) -> dict[str, Any]:
 
 def measure(case: Case, plan: Plan, top: dict[str, Any]) -> dict[str, Any]:
     """One case: do both sides agree, and how fast are they?"""
-    wanted = dict.fromkeys(("fp64", plan.arithmetic))
-    agreed = [
-        agreement(case, plan.device, seed=plan.seed, arithmetic=a, members=1 if plan.quick else 2).to_dict() for a in wanted
-    ]
-    run = case.run(plan.seed, arithmetic=plan.arithmetic)
-    eager = _timed(eager_step(run, plan.device)[0], plan.seconds)
+    run = case.run(plan.seed * BLOCK, arithmetic=plan.arithmetic)
     with products_in(plan.arithmetic):
-        if plan.device == "cuda":
-            found = _on_gpu(case, run, plan, top, eager)
-        else:
-            found = _on_cpu(case, plan, eager)
+        agreed = agreements(case, plan)
+        step = eager_step(run, plan.device)[0]
+        found = _on_gpu(case, run, plan, top, step) if plan.device == "cuda" else _on_cpu(case, plan, step)
     return found | {"workers": plan.workers, "agreement": agreed}
 
 
-def _on_gpu(case: Case, run: Run, plan: Plan, top: dict[str, Any], eager: Side) -> dict[str, Any]:
+def agreements(case: Case, plan: Plan) -> list[dict[str, Any]]:
+    """Every baseline beside the fleet's own training, in float64 and in the plan's arithmetic."""
+    baselines: dict[str, Baseline] = {"eager": eager_step}
+    if plan.device == "cuda":
+        baselines["graphed"] = graphed_step
+    members = 1 if plan.quick else 2
+    return [
+        {"baseline": name}
+        | agreement(case, plan.device, seed=plan.seed, arithmetic=a, baseline=baseline, members=members).to_dict()
+        for name, baseline in baselines.items()
+        for a in dict.fromkeys(("fp64", plan.arithmetic))
+    ]
+
+
+def _on_gpu(case: Case, run: Run, plan: Plan, top: dict[str, Any], eager: Step) -> dict[str, Any]:
     """One fleet, one eager model, one captured model and the product, in turns."""
     fleet = _timed(fleet_step(case.runs(plan.seed, arithmetic=plan.arithmetic), plan.device), plan.seconds)
     size = top["matmul"]["size"]
     product = _timed(matmul(size, plan.device, plan.arithmetic), plan.seconds / 3)
-    sides: list[Side] = [lambda: fleet() * case.members, eager, lambda: product() * 2.0 * size**3]
+    sides: list[Side] = [lambda: fleet() * case.members, _timed(eager, plan.seconds), lambda: product() * 2.0 * size**3]
     ours, theirs, ceiling, graphed = rounds([*sides, _timed(graphed_step(run)[0], plan.seconds)], plan.rounds)
     return result(case, plan.device, ours, theirs, ceiling, graphed=graphed)
 
 
-def _on_cpu(case: Case, plan: Plan, eager: Side) -> dict[str, Any]:
+def _on_cpu(case: Case, plan: Plan, eager: Step) -> dict[str, Any]:
     """All workers' fleets, one eager model and all workers' products, in turns.
 
     The eager model may choose: all threads, as PyTorch has it by default, or one, which is often faster for a small model
     and always on a busy machine. The faster of the two is the baseline.
     """
+    count = calls_in(eager, plan.seconds)
+    computing: list[float] = []
 
     def alone() -> float:
         with one_thread():
-            return eager()
+            by_wall, by_cpu = timed_both(eager, count)
+        computing.append(by_cpu)
+        return by_wall
 
     with crowd(case, plan.workers, plan.seconds, seed=plan.seed, arithmetic=plan.arithmetic) as workers:
-        sides: list[Side] = [eager, alone, *(partial(workers.rate, name) for name in ("fleet", "matmul", "onednn"))]
+        sides: list[Side] = [
+            _timed(eager, plan.seconds),
+            alone,
+            *(partial(workers.rate, name) for name in ("fleet", "matmul", "onednn")),
+        ]
         rounds(sides[2:], 1)  # a warm-up, in which the workers also find how many steps fill a measurement
         every, one, ours, ceiling, onednn = rounds(sides, plan.rounds)
+        cpu_ratio = Repeats(tuple(workers.cpu_rates["fleet"][1:])).over(Repeats(tuple(computing)))
     threads = torch.get_num_threads() if every.median >= one.median else 1
     theirs = every if threads > 1 else one
     return result(case, plan.device, ours, theirs, ceiling, onednn=onednn) | {
+        "ratio_cpu_time": cpu_ratio.median,
         "baseline_threads": threads,
         "baseline_by_threads": {str(torch.get_num_threads()): every.median, "1": one.median},
     }
@@ -213,6 +231,7 @@ def result(
         "spread": ours.spread,
         "baseline_member_steps_per_second": eager.median,
         "baseline_spread": eager.spread,
+        "ratio_cpu_time": None,
         "baseline_threads": None,
         "baseline_by_threads": None,
         "graphed": beside,

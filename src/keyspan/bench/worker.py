@@ -16,7 +16,7 @@ import torch
 from keyspan.bench.cases import Case
 from keyspan.bench.ceilings import SIZE_OF_ONE, matmul, onednn
 from keyspan.bench.steps import fleet_step
-from keyspan.bench.timing import Step, calls_in, rate
+from keyspan.bench.timing import Step, calls_in, timed_both
 
 
 def main() -> int:
@@ -26,7 +26,11 @@ def main() -> int:
     case = Case(**given["case"])
     flop = 2.0 * SIZE_OF_ONE**3
     sides: dict[str, tuple[Step | None, float, float]] = {  # what to call, what a call is worth, for how long
-        "fleet": (fleet_step(case.runs(given["seed"], arithmetic=given["arithmetic"]), "cpu"), case.members, given["seconds"]),
+        "fleet": (
+            fleet_step(case.runs(given["seed"], first=given["first"], arithmetic=given["arithmetic"]), "cpu"),
+            case.members,
+            given["seconds"],
+        ),
         "matmul": (matmul(SIZE_OF_ONE, "cpu", given["arithmetic"]), flop, given["seconds"] / 3),
         "onednn": (onednn(SIZE_OF_ONE) if given["arithmetic"] == "fp32" else None, flop, given["seconds"] / 3),
     }
@@ -35,11 +39,12 @@ def main() -> int:
     for line in sys.stdin:
         step, worth, seconds = sides[line.strip()]
         if step is None:
-            print(json.dumps({"rate": 0.0}), flush=True)
+            print(json.dumps({"rate": 0.0, "cpu_rate": 0.0}), flush=True)
             continue
         if line not in counts:  # found while all workers run, as the measurement does
             counts[line] = calls_in(step, seconds)
-        print(json.dumps({"rate": rate(step, counts[line]) * worth}), flush=True)
+        by_wall, by_cpu = timed_both(step, counts[line])
+        print(json.dumps({"rate": by_wall * worth, "cpu_rate": by_cpu * worth}), flush=True)
     return 0
 
 

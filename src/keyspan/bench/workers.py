@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -22,6 +23,7 @@ class Crowd:
 
     def __init__(self, processes: Sequence[subprocess.Popen[str]]) -> None:
         self.processes = processes
+        self.cpu_rates: dict[str, list[float]] = defaultdict(list)  # the same per second of computing, by side
         for process in processes:
             self._hear(process)
 
@@ -29,7 +31,9 @@ class Crowd:
         """What all workers together reach at the same time. side: fleet (member-steps a second), matmul, onednn (FLOP)"""
         for process in self.processes:
             _say(process, side)
-        return float(sum(self._hear(process)["rate"] for process in self.processes))
+        heard = [self._hear(process) for process in self.processes]
+        self.cpu_rates[side].append(float(sum(h["cpu_rate"] for h in heard)))
+        return float(sum(h["rate"] for h in heard))
 
     def _hear(self, process: subprocess.Popen[str]) -> dict[str, Any]:
         assert process.stdout is not None
@@ -62,7 +66,13 @@ def crowd(case: Case, workers: int, seconds: float, *, seed: int = 0, arithmetic
     ]
     try:
         for number, process in enumerate(processes):
-            given = {"case": asdict(case), "seed": seed + number, "arithmetic": arithmetic, "seconds": seconds}
+            given = {
+                "case": asdict(case),
+                "seed": seed,
+                "first": number * case.members,
+                "arithmetic": arithmetic,
+                "seconds": seconds,
+            }
             _say(process, json.dumps(given))
         yield Crowd(processes)
     finally:
