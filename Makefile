@@ -35,7 +35,7 @@ test: install  ## every test that this machine can run
 	@$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_FLAGS)
 
 bench: install  ## side-by-side speeds, as ratios
-	$(if $(wildcard src/keyspan/bench),$(BIN)/keyspan bench --quick,$(BIN)/python benchmarks/channel_step.py)
+	$(BIN)/keyspan bench --quick
 
 docs: $(VENV)/.docs  ## build the site of docs/ into site/, strictly and offline
 	$(BIN)/zensical build --clean --strict

@@ -36,12 +36,15 @@ DRAWN = {DOCS / "figures" / "demo.svg"}  # made by `make demo`, not by hand
 MARK = "<!-- runs in the tests -->"
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
-NAME = re.compile(r"`((?:advice|attention|evidence|files|lab|problems|runners|seeds|specs|theory|verdict|views)(?:\.\w+)+)")
+NAME = re.compile(
+    r"`((?:advice|attention|bench|evidence|files|lab|problems|runners|seeds|specs|theory|verdict|views)(?:\.\w+)+)"
+)
 MODULE = re.compile(r"`([\w/]+\.py)`")
 FIELD_ROW = re.compile(r"^\| ((?:`\w+`(?:, )?)+) \|", re.MULTILINE)
 # Absolute paths, and folders beside the repository, are of one machine and mean nothing to a reader.
 FOREIGN = re.compile(r"(?<![\w.:/<>)}*])/(?!/)\w|\.\./|\b[s]hared/")
 QUICK = {  # where a section's own commands take long
+    "bench": "keyspan bench --device cpu --case 16x8x2x4 --members 2 --rounds 1 --seconds 0.02 --workers 1 --no-growth",
     "calibrate": "keyspan calibrate --dimension 2 --seeds 10",
     "measure relations": "keyspan measure relations --items 16 --d-model 16 --heads 1 --key-budgets 4 --seeds 1",
 }
@@ -164,7 +167,7 @@ def check_command(words: list[str]) -> None:
     asked = {word.partition("=")[0] for word in words if word.startswith("--")}
     assert asked <= known, f"{' '.join(verb)} has no {sorted(asked - known)}"
     needs_file = any(word.endswith((".csv", ".npy", ".npz", ".safetensors")) for word in words)
-    if verb[0] in ("measure", "calibrate") and not needs_file:
+    if verb[0] in ("measure", "calibrate", "bench") and not needs_file:
         code, _, err = keyspan([*words, "--dry-run"])
         assert code == 0, err
 

@@ -171,6 +171,7 @@ NUMPY_AND_TORCH_ONLY = [
     "keyspan.attention",
     "keyspan.theory",
     "keyspan.lab",
+    "keyspan.bench",
     "keyspan.evidence.record",
 ]
 RIM = ["sqlalchemy", "pydantic", "typer", "rich", "matplotlib", "ray"]

@@ -29,6 +29,7 @@ VERBS = [
     ("calibrate",),
     ("runs",),
     *(("runs", verb) for verb in ("list", "show", "export", "import", "remove")),
+    ("bench",),
     ("doctor",),
 ]
 ANSI = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")

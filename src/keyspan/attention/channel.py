@@ -124,35 +124,48 @@ class ChannelBucket:
         """`reference.bce` and `reference.bce_grad` of every member. value: (members,)    gradients: as the parameters"""
         members = len(batch.x)
         q, k = self._project(params["w_query"], batch), self._project(params["w_key"], batch)
-        dq, dk = torch.empty_like(q), torch.zeros_like(k)
+        dq, dk = torch.empty_like(q), (torch.empty_like if self.rows == self.items else torch.zeros_like)(k)
+        scratch = q.new_empty(min(self.block, members) * self.heads, self.rows, self.items)
         dbias = torch.zeros_like(params["bias"])
         loss = torch.zeros_like(dbias[:, 0])
         for first in range(0, members, self.block):
             here = slice(first, min(first + self.block, members))
             for top in range(0, self.items, self.rows):
-                self._tile(params, batch, q, k, here, top, dq, dk, dbias, loss if value else None)
+                self._tile(params, batch, q, k, here, top, dq, dk, dbias, loss if value else None, scratch)
         shape = params["w_query"].shape
         grads = {
-            "w_query": torch.bmm(dq.flatten(1, 2), batch.x).view(shape),
-            "w_key": torch.bmm(dk.flatten(1, 2), batch.x).view(shape),
+            "w_query": torch.bmm(dq.view(members, -1, self.items), batch.x).view(shape),
+            "w_key": torch.bmm(dk.view(members, -1, self.items), batch.x).view(shape),
             "bias": dbias,
         }
         return (loss if value else None), grads
 
     def _project(self, w: torch.Tensor, batch: ChannelBatch) -> torch.Tensor:
-        """Queries or keys of all items. w: (members, heads, d_key, d_model)    returns: (members, heads, d_key, items)"""
-        return torch.bmm(w.flatten(1, 2), batch.xt).view(len(w), self.heads, self.d_key, self.items)
+        """Queries or keys of all items. w: (members, heads, d_key, d_model)    returns: (members * heads, d_key, items)"""
+        return torch.bmm(w.flatten(1, 2), batch.xt).view(-1, self.d_key, self.items)
 
     def _scores(
-        self, batch: ChannelBatch, q: torch.Tensor, k: torch.Tensor, here: slice, top: int
+        self,
+        batch: ChannelBatch,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        here: slice,
+        top: int,
+        scratch: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Rows top.. of every head's scores and their maximum. returns: (block * heads, rows, items), (block, rows, items)"""
-        qs = q[here, :, :, top : top + self.rows].flatten(0, 1)
-        s = torch.bmm(qs.transpose(1, 2), k[here].flatten(0, 1))
+        qs, ks = self._slots(q, here, top), self._slots(k, here)
+        out = None if scratch is None else scratch[: len(qs), : qs.shape[2]]
+        s = torch.bmm(qs.transpose(1, 2), ks, out=out)
         by_head = s.view(-1, self.heads, *s.shape[1:])
         if batch.closed is not None:
             by_head += batch.closed[here, :, None, None]
         return s, by_head.amax(1) if self.heads > 1 else by_head[:, 0]
+
+    def _slots(self, t: torch.Tensor, here: slice, top: int | None = None) -> torch.Tensor:
+        """Some members' heads, and of those the items of a tile. t: (members * heads, d_key, items)"""
+        some = t[here.start * self.heads : here.stop * self.heads]
+        return some if top is None or self.rows == self.items else some[:, :, top : top + self.rows]
 
     def _edges(self, batch: ChannelBatch, here: slice, top: int, rows: int) -> torch.Tensor:
         """Positions of the edges inside a tile. returns: (block, edges in the tile)"""
@@ -174,9 +187,10 @@ class ChannelBucket:
         dk: torch.Tensor,
         dbias: torch.Tensor,
         loss: torch.Tensor | None,
+        scratch: torch.Tensor,
     ) -> None:
         """One tile of rows, of one block of members: its share of the loss and of the gradients."""
-        s, best = self._scores(batch, q, k, here, top)
+        s, best = self._scores(batch, q, k, here, top, scratch)
         rows = best.shape[1]
         z = best + params["bias"][here, :1, None]
         edges = self._edges(batch, here, top, rows)
@@ -192,9 +206,14 @@ class ChannelBucket:
             by_head *= g.unsqueeze(1)
         else:
             by_head.copy_(g.unsqueeze(1))
-        qs, ks = q[here, :, :, top : top + rows].flatten(0, 1), k[here].flatten(0, 1)
-        dq[here, :, :, top : top + rows] = torch.bmm(ks, s.transpose(1, 2)).view(-1, self.heads, self.d_key, rows)
-        dk[here] += torch.bmm(qs, s).view(-1, self.heads, self.d_key, self.items)
+        qs, ks = self._slots(q, here, top), self._slots(k, here)
+        dqs, dks = self._slots(dq, here, top), self._slots(dk, here)
+        if self.rows == self.items:
+            torch.bmm(ks, s.transpose(1, 2), out=dqs)
+            torch.bmm(qs, s, out=dks)
+        else:
+            dqs.copy_(torch.bmm(ks, s.transpose(1, 2)))
+            dks += torch.bmm(qs, s)
 
     def _drop_padding(self, t: torch.Tensor, top: int, fill: float = 0.0) -> torch.Tensor:
         """Pairs with a padded item count for nothing. t: (block, rows, items)"""

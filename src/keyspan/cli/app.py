@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from keyspan.cli import calibrate, certify, design, doctor, measure, options, runs
+from keyspan.cli import bench, calibrate, certify, design, doctor, measure, options, runs
 from keyspan.errors import BadInput, KeyspanError
 
 EPILOG = (
@@ -16,7 +16,7 @@ EPILOG = (
     "--device auto|cpu|cuda, --seed N, --quiet, --dry-run (what would be trained)."
 )
 
-TRAINING = ("measure", "calibrate")  # the verbs that know what a dry run is
+TRAINING = ("measure", "calibrate", "bench")  # the verbs that know what a dry run is
 
 app = typer.Typer(
     name="keyspan",
@@ -30,6 +30,7 @@ app.command("certify")(certify.certify)
 app.add_typer(measure.app, name="measure")
 app.command("calibrate")(calibrate.calibrate)
 app.add_typer(runs.app, name="runs")
+app.command("bench")(bench.bench)
 app.command("doctor")(doctor.doctor)
 
 
