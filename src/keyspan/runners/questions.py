@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from keyspan.errors import require
 from keyspan.lab import recipes
+from keyspan.lab.recipes import Recipe
 from keyspan.problems.dichotomies import Dichotomies
 from keyspan.problems.relations import Relations
 from keyspan.specs import Arm, Channel, LinearUnit, Question
 from keyspan.theory.bounds import law
 
+
+@dataclass(frozen=True)
+class Named:
+    """A recipe that can be asked for by name, and what counts as held by default.
+
+    make: the recipe, at its own number of steps or another    target, criterion: of F1 over the seeds
+    """
+
+    make: Callable[..., Recipe]
+    target: float
+    criterion: str
+
+
+RECIPES = {
+    "gradient": Named(recipes.gradient, target=0.99, criterion="mean"),
+    "hinge": Named(recipes.hinge, target=1.0, criterion="all"),  # F1 = 1 is exact: what a squared hinge is for
+}
 SEED_STRIDE = 1_000_000  # replicate i of `--seed s` is s * 1,000,000 + i, so that seeds never share instances
 CRITERIA = ("mean", "all", "any")
 THRESHOLDS = {"own": "f1", "best": "f1_best"}
@@ -39,15 +57,21 @@ def relations_question(
     key_budgets: Sequence[int] | None = None,
     seeds: int = 3,
     seed: int = 0,
-    target: float = 0.99,
+    target: float | None = None,
     recipe: str = "gradient",
     criterion: str | None = None,
     threshold: str = "own",
     steps: int | None = None,
 ) -> Question:
-    """The capacity D_K* of a cell: the smallest key budget, over the heads tried, whose F1 meets the target."""
-    require(recipe == "gradient", "`--recipe` in gradient", repr(recipe), "The solver is not built yet; use gradient.")
-    criterion = criterion or "mean"
+    """The capacity D_K* of a cell: the smallest key budget, over the heads tried, whose F1 meets the target.
+
+    target, criterion: by default the recipe's own (`RECIPES`)
+    """
+    require(
+        recipe in RECIPES, f"`--recipe` in {'|'.join(RECIPES)}", repr(recipe), "The solver is not built yet; use one of these."
+    )
+    named = RECIPES[recipe]
+    criterion, target = criterion or named.criterion, named.target if target is None else target
     require(criterion in CRITERIA, "`--criterion` in mean|all|any", repr(criterion), "Choose one.")
     require(threshold in THRESHOLDS, "`--threshold` in own|best", repr(threshold), "Choose one.")
     require(0 < target <= 1, "`0 < --target <= 1`", target, "F1 is a fraction; try 0.99.")
@@ -58,7 +82,7 @@ def relations_question(
     return Question(
         problem=problem,
         instrument=Channel(heads=1, d_key=1),
-        recipe=recipes.gradient() if steps is None else recipes.gradient(steps=steps),
+        recipe=named.make() if steps is None else named.make(steps=steps),
         stopping=recipes.DEFAULT_STOPPING,
         arithmetic="fp32",
         knob="budget",
