@@ -74,12 +74,15 @@ class ChannelBucket:
         return run.instrument
 
     def init(self, runs: Sequence[Run]) -> Params:
-        """`W ~ N(0, init_scale / d_k)` entrywise, from each run's weights id; the bias where the recipe puts it."""
+        """`W ~ N(0, init_scale / d_k)` entrywise, from each run's weights id and its recipe's draw.
+
+        The bias begins where the recipe puts it.
+        """
         shape = (len(runs), self.heads, self.d_key, self.width)
         query, key = np.zeros(shape), np.zeros(shape)
         for member, run in enumerate(runs):
             c = self._channel(run)
-            stream = Stream(run.weights_id, "weights")
+            stream = Stream(run.weights_id, "weights", getattr(run.recipe, "draw", 0))
             w = stream.normal((2, c.heads, c.d_key, self.d_model)) * math.sqrt(self.init_scale / c.d_key)
             query[member, : c.heads, : c.d_key, : self.d_model], key[member, : c.heads, : c.d_key, : self.d_model] = w
         bias = np.zeros((len(runs), ALIGN))  # a whole slot, of which the first number counts
