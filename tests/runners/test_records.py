@@ -61,7 +61,9 @@ def test_every_seed_must_be_exact_and_three_at_least() -> None:
 
 
 def test_the_smallest_budget_wins_then_the_fewest_steps_then_the_fewest_heads() -> None:
-    points = [{"heads": h, "budget": b, "steps": s} for h, b, s in [(2, 14, 100), (4, 12, 900), (2, 12, 900), (2, 12, 950)]]
+    points: list[dict[str, Any]] = [
+        {"heads": h, "budget": b, "steps": s} for h, b, s in [(2, 14, 100), (4, 12, 900), (2, 12, 900), (2, 12, 950)]
+    ]
     found = [r for p in points for r in records(runs(**p))]
     for order in (found, found[::-1]):
         (row,) = record_rows(order)

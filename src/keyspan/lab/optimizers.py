@@ -101,7 +101,7 @@ def orthogonal(matrices: torch.Tensor, iterations: int) -> torch.Tensor:
     Rows and columns of zeros stay zeros, so padding stays padding. matrices, returns: (count, rows, columns)
     """
     a, b, c = _QUINTIC
-    x = matrices / matrices.flatten(1).norm(dim=1).clamp(min=1e-30)[:, None, None]
+    x: torch.Tensor = matrices / matrices.flatten(1).norm(dim=1).clamp(min=1e-30)[:, None, None]
     for _ in range(iterations):
         gram = torch.bmm(x, x.transpose(1, 2))
         x = a * x + torch.bmm(b * gram + c * torch.bmm(gram, gram), x)
