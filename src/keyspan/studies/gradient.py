@@ -59,7 +59,7 @@ class Trial:
     recipe: Recipe
 
 
-CELLS = (Cell(128, 32, 2), Cell(256, 64, 2), Cell(256, 32, 8))
+CELLS = (Cell(128, 32, 2), Cell(256, 64, 2), Cell(128, 16, 8))
 
 
 def adam(
@@ -113,7 +113,6 @@ TRIALS = (
     Trial("schedule", "hinge, 4 cycles of 500 steps", adam(cycles=4)),
     Trial("schedule", "hinge, 500 steps", adam(steps=500)),
     Trial("schedule", "hinge, 6000 steps", adam(steps=6000)),
-    Trial("schedule", "hinge, 20000 steps", adam(steps=20000)),
     Trial("start", "hinge, initial variance x 0.1", adam(init_scale=0.1)),
     Trial("start", "hinge, initial variance x 10", adam(init_scale=10.0)),
     Trial("start", "hinge, bias from 0", adam(bias=0.0)),
