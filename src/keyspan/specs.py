@@ -265,7 +265,10 @@ class Run(Spec, family="run", version=1):
 
     @property
     def weights_id(self) -> str:
-        """What the initial weights draw from: the instance and the architecture, never the recipe or the device."""
+        """What the initial weights draw from: the instance and the architecture, never the recipe or the device.
+
+        (A recipe may say which of these draws it takes, and nothing else.)
+        """
         return digest({"problem": self.problem_id, "instrument": self.instrument.to_json()}, "w")
 
     @property

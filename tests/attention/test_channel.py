@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 import torch
-from tests.contracts.attention_contract import ChannelContract, refused, run_of
+from tests.contracts.attention_contract import CHANNEL_LOSSES, ChannelContract, refused, run_of
 
-from keyspan.attention.channel import ChannelBucket
+from keyspan.attention.channel import LOSSES, ChannelBucket
 from keyspan.attention.instrument import next_power_of_two, round_up
 from keyspan.problems.dichotomies import Dichotomies
 from keyspan.problems.relations import Relations
@@ -31,6 +33,30 @@ class TestChannelOnGpuInSingle(ChannelContract):
     device, arithmetic, tolerance = "cuda", "fp32", 1e-5
 
 
+class TestHingeOnCpuInDouble(TestChannelOnCpuInDouble):
+    loss = "squared-hinge"
+
+
+class TestHingeOnCpuInSingle(TestChannelOnCpuInSingle):
+    loss = "squared-hinge"
+
+
+@pytest.mark.gpu
+class TestHingeOnGpuInDouble(TestChannelOnGpuInDouble):
+    loss = "squared-hinge"
+
+
+@pytest.mark.gpu
+class TestHingeOnGpuInSingle(TestChannelOnGpuInSingle):
+    loss = "squared-hinge"
+
+
+def test_every_loss_has_a_reference_and_is_held_to_it() -> None:
+    assert set(LOSSES) == set(CHANNEL_LOSSES)
+    held = [c for c in vars(sys.modules[__name__]).values() if isinstance(c, type) and issubclass(c, ChannelContract)]
+    assert {c.loss for c in held} == set(LOSSES)
+
+
 @pytest.mark.gpu
 def test_initial_weights_have_equal_bits_on_every_device() -> None:
     here, there = TestChannelOnCpuInSingle(), TestChannelOnGpuInSingle()
@@ -46,7 +72,7 @@ CHANNEL = Channel(heads=2, d_key=3)
 def test_what_a_channel_cannot_do_is_refused() -> None:
     other = run_of(Dichotomies(dimension=3, examples=5), CHANNEL)
     assert "dichotomies" in refused(other, ChannelBucket)
-    assert "squared-hinge" in refused(run_of(RELATIONS, CHANNEL), ChannelBucket, loss="squared-hinge")
+    assert "bce|squared-hinge" in refused(run_of(RELATIONS, CHANNEL), ChannelBucket, loss="hinge")
     for arithmetic in ("tf32", "bf16"):
         assert arithmetic in refused(run_of(RELATIONS, CHANNEL, arithmetic), ChannelBucket)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -63,28 +64,46 @@ def test_the_loss_is_the_sum_of_the_recipe() -> None:
     assert reference.bce(x, edges, wq, wk, bias) == pytest.approx(total / EDGES, rel=1e-13)
 
 
+def test_the_squared_hinge_is_the_sum_of_the_shortfalls() -> None:
+    x, edges, wq, wk, bias = case()
+    z = reference.aggregate(reference.scores(x, wq, wk)) + bias
+    total = 0.0
+    for i in range(ITEMS):
+        for j in range(ITEMS):
+            sign = 1 if [i, j] in edges.tolist() else -1
+            total += max(0.0, 1 - sign * z[i, j]) ** 2
+    assert reference.channel_hinge(x, edges, wq, wk, bias) == pytest.approx(total / EDGES, rel=1e-13)
+    far = reference.channel_hinge(x, edges, 0 * wq, wk, 0.0)
+    assert far == pytest.approx(ITEMS**2 / EDGES, rel=1e-13)  # at z = 0 every pair misses by 1
+
+
 def slope(value: float, other: float, step: float) -> float:
     return (value - other) / (2 * step)
 
 
-def test_the_gradient_is_the_slope_of_the_loss() -> None:
+LOSSES = [(reference.bce, reference.bce_grad), (reference.channel_hinge, reference.channel_hinge_grad)]
+
+
+@pytest.mark.parametrize("loss, grad", LOSSES)
+def test_the_gradient_is_the_slope_of_the_loss(loss: Any, grad: Any) -> None:
     x, edges, wq, wk, bias = case()
-    dq, dk, db = reference.bce_grad(x, edges, wq, wk, bias)
+    dq, dk, db = grad(x, edges, wq, wk, bias)
     step = 1e-6
     for index in np.ndindex(wq.shape):
         e = np.zeros_like(wq)
         e[index] = step
-        by_query = slope(reference.bce(x, edges, wq + e, wk, bias), reference.bce(x, edges, wq - e, wk, bias), step)
-        by_key = slope(reference.bce(x, edges, wq, wk + e, bias), reference.bce(x, edges, wq, wk - e, bias), step)
+        by_query = slope(loss(x, edges, wq + e, wk, bias), loss(x, edges, wq - e, wk, bias), step)
+        by_key = slope(loss(x, edges, wq, wk + e, bias), loss(x, edges, wq, wk - e, bias), step)
         assert dq[index] == pytest.approx(by_query, abs=1e-7) and dk[index] == pytest.approx(by_key, abs=1e-7)
-    by_bias = slope(reference.bce(x, edges, wq, wk, bias + step), reference.bce(x, edges, wq, wk, bias - step), step)
-    assert db == pytest.approx(by_bias, abs=1e-8)
+    by_bias = slope(loss(x, edges, wq, wk, bias + step), loss(x, edges, wq, wk, bias - step), step)
+    assert db == pytest.approx(by_bias, abs=1e-7)
 
 
-def test_heads_that_tie_share_the_gradient_in_full() -> None:
+@pytest.mark.parametrize("loss, grad", LOSSES)
+def test_heads_that_tie_share_the_gradient_in_full(loss: Any, grad: Any) -> None:
     x, edges, wq, wk, bias = case()
-    one_q, one_k, _ = reference.bce_grad(x, edges, wq[:1], wk[:1], bias)
-    two_q, two_k, _ = reference.bce_grad(x, edges, wq[[0, 0]], wk[[0, 0]], bias)
+    one_q, one_k, _ = grad(x, edges, wq[:1], wk[:1], bias)
+    two_q, two_k, _ = grad(x, edges, wq[[0, 0]], wk[[0, 0]], bias)
     assert np.array_equal(two_q, one_q[[0, 0]]) and np.array_equal(two_k, one_k[[0, 0]])
 
 

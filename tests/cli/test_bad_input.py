@@ -46,7 +46,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     f"{CELL} --embeddings fourier": ("--embeddings", "one-hot|gaussian", "'fourier'"),
     f"{CELL} --criterion median": ("--criterion", "mean|all|any", "'median'"),
     f"{CELL} --threshold fixed": ("--threshold", "own|best", "'fixed'"),
-    f"{CELL} --recipe solver": ("--recipe", "gradient", "'solver'"),
+    f"{CELL} --recipe solver": ("--recipe", "gradient|hinge", "'solver'"),
     f"{CELL} --device tpu": ("--device", "auto|cpu|cuda", "'tpu'"),
     "runs list --status lost": ("status", "measured|unconverged", "'lost'"),
     # numbers

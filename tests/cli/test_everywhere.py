@@ -28,7 +28,7 @@ VERBS = [
     ("measure", "relations"),
     ("calibrate",),
     ("runs",),
-    *(("runs", verb) for verb in ("list", "show", "export", "import", "remove")),
+    *(("runs", verb) for verb in ("list", "show", "records", "export", "import", "remove")),
     ("bench",),
     ("doctor",),
 ]

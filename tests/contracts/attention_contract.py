@@ -8,7 +8,7 @@ in and come out in the reference's own layout, so that the suite knows nothing o
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -44,10 +44,18 @@ def close(mine: Float, theirs: Float, tolerance: float) -> bool:
 # ------------------------------------------------------------------------------------------------- channels
 
 
+# What a channel's loss is, by its name in a recipe: value and gradient.
+CHANNEL_LOSSES: dict[str, tuple[Callable[..., float], Callable[..., tuple[Float, Float, float]]]] = {
+    "bce": (reference.bce, reference.bce_grad),
+    "squared-hinge": (reference.channel_hinge, reference.channel_hinge_grad),
+}
+
+
 @dataclass
 class Loaded:
-    """Members of one bucket, ready to step. weights: per member, in the reference's layout"""
+    """Members of one bucket, ready to step. loss: its name    weights: per member, in the reference's layout"""
 
+    loss: str
     bucket: ChannelBucket
     runs: list[Run]
     instances: list[RelationInstance]
@@ -57,11 +65,12 @@ class Loaded:
 
     def reference_value(self, member: int) -> float:
         w, i = self.weights[member], self.instances[member]
-        return reference.bce(i.embeddings, i.edges, w["w_query"], w["w_key"], float(w["bias"]))
+        return CHANNEL_LOSSES[self.loss][0](i.embeddings, i.edges, w["w_query"], w["w_key"], float(w["bias"]))
 
     def reference_grad(self, member: int) -> Weights:
         w, i = self.weights[member], self.instances[member]
-        dq, dk, db = reference.bce_grad(i.embeddings, i.edges, w["w_query"], w["w_key"], float(w["bias"]))
+        slope = CHANNEL_LOSSES[self.loss][1]
+        dq, dk, db = slope(i.embeddings, i.edges, w["w_query"], w["w_key"], float(w["bias"]))
         return {"w_query": dq, "w_key": dk, "bias": np.array(db)}
 
     def answers(self, params: Params, member: int) -> Arrays:
@@ -112,12 +121,15 @@ THREE_TILES = 3 * ALIGN - 7  # items that fill two tiles of ALIGN rows and a par
 
 
 class ChannelContract:
+    """Inherited once for every device, arithmetic and loss."""
+
     device: ClassVar[str]
     arithmetic: ClassVar[str]
     tolerance: ClassVar[float]
+    loss: ClassVar[str] = "bce"
 
     def bucket(self, runs: Sequence[Run]) -> ChannelBucket:
-        return ChannelBucket(runs, "bce", 1.0, -3.0, torch.device(self.device))
+        return ChannelBucket(runs, self.loss, 1.0, -3.0, torch.device(self.device))
 
     def runs(self, items: int, d_model: int, channels: Sequence[tuple[int, int]]) -> list[Run]:
         """Members of one bucket: graphs of one size, of several families."""
@@ -140,7 +152,7 @@ class ChannelContract:
         batch = bucket.load(runs[0].problem.batch(0, instances), runs)  # type: ignore[attr-defined]
         params = channel_params(bucket, runs, weights or [random_weights(r, scale, 0) for r in runs])
         kept = [dict(bucket.answers(params, k, r)) for k, r in enumerate(runs)]  # rounded, if the arithmetic rounds
-        return Loaded(bucket, runs, instances, kept, params, batch)
+        return Loaded(self.loss, bucket, runs, instances, kept, params, batch)
 
     def assert_reference(self, given: Loaded) -> None:
         value, grads = given.bucket.value_and_grad(given.params, given.batch)
@@ -180,7 +192,9 @@ class ChannelContract:
                 up, down = dict(w), dict(w)
                 up[name], down[name] = w[name] + step * way, w[name] - step * way
                 there = [
-                    reference.bce(instance.embeddings, instance.edges, v["w_query"], v["w_key"], float(v["bias"]))
+                    CHANNEL_LOSSES[self.loss][0](
+                        instance.embeddings, instance.edges, v["w_query"], v["w_key"], float(v["bias"])
+                    )
                     for v in (up, down)
                 ]
                 measured = (there[0] - there[1]) / (2 * step)

@@ -21,10 +21,10 @@ from keyspan.errors import BadInput
 from keyspan.files.contents import Contents
 from keyspan.lab import fleet, recipes
 from keyspan.lab.checkpoints import Checkpoints
-from keyspan.lab.fleet import Control, Finished, sail
+from keyspan.lab.fleet import Control, Finished, make_bucket, sail
 from keyspan.lab.judge import judge
 from keyspan.lab.pack import bucket_key, shards
-from keyspan.lab.recipes import Adam, Lbfgs, Recipe
+from keyspan.lab.recipes import Adam, Lbfgs, Muon, Recipe
 from keyspan.problems import NoContents, embeddings, graphs
 from keyspan.problems.dichotomies import Dichotomies
 from keyspan.problems.graphs import Graph
@@ -142,6 +142,28 @@ def test_a_channel_has_its_own_bits_in_any_company(items: int, d_model: int, ari
         assert_company_does_not_matter(runs, f"{items}{d_model}{channels}")
 
 
+MUON = Recipe(name="muon", revision=1, loss="squared-hinge", phases=(Muon(steps=23, peak=0.3),), bias=-3.0)
+
+
+@pytest.mark.parametrize("recipe", [recipes.hinge(steps=23), MUON], ids=lambda r: r.name)
+@pytest.mark.parametrize("channels", RAGGED)
+def test_other_recipes_have_their_own_bits_too(recipe: Recipe, channels: list[tuple[int, int]]) -> None:
+    runs = [channel_run(h, k, s, items=37, d_model=19, recipe=recipe) for s, (h, k) in enumerate(channels)]
+    assert_company_does_not_matter(runs, f"{recipe.name}{channels}")
+
+
+def test_another_draw_is_another_start_on_the_same_instance() -> None:
+    first, second = (channel_run(3, 2, recipe=replace(SHORT, draw=draw)) for draw in (0, 1))
+    assert first.problem_id == second.problem_id and first.run_id == channel_run(3, 2).run_id != second.run_id
+    one, two = (make_bucket([r], torch.device("cpu")).init([r]) for r in (first, second))
+    assert torch.equal(one["bias"], two["bias"])
+    for name in ("w_query", "w_key"):
+        assert abs(np.corrcoef(one[name][0, :3, :2, :5].flatten(), two[name][0, :3, :2, :5].flatten())[0, 1]) < 0.6
+    linear = [linear_run(7, 11, recipe=replace(recipes.gradient(), draw=draw)) for draw in (0, 1)]
+    starts = [make_bucket([r], torch.device("cpu")).init([r])["w"] for r in linear]
+    assert not torch.equal(*starts)
+
+
 @pytest.mark.parametrize("size", [1, 1 << 17])
 def test_tiles_and_blocks_leave_a_member_its_bits(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiles of a few rows, and blocks of fewer members than there are."""
@@ -240,6 +262,7 @@ CREWS = {
     "gradient": [channel_run(h, k, seed) for seed, (h, k) in enumerate([(3, 2), (4, 2), (3, 2), (4, 2), (2, 1)])],
     "gradient-fp64": [channel_run(1, 5 + seed, seed, arithmetic="fp64") for seed in range(3)],
     "separator": [linear_run(5, t, seed) for t in (7, 11) for seed in range(4)],
+    "muon": [channel_run(h, k, s, recipe=MUON) for s, (h, k) in enumerate([(3, 2), (4, 2), (3, 2), (2, 1)])],
     "two-phases": [linear_run(3, t, seed, recipe=TWO_PHASES) for t in (7, 11) for seed in range(3)],
 }
 
@@ -498,8 +521,8 @@ def test_no_members_no_verdicts() -> None:
         (replace(channel_run(1, 3), instrument=LinearUnit()), "relations"),
         (replace(channel_run(1, 3), instrument=Stopping()), "stopping"),
         (replace(channel_run(1, 3), arithmetic="bf16"), "bf16"),
-        (channel_run(1, 3, recipe=recipes.separator()), "squared-hinge"),
-        (channel_run(1, 3, recipe=replace(SHORT, phases=(Stopping(),))), r"adam\|lbfgs"),
+        (channel_run(1, 3, recipe=replace(SHORT, loss="hinge")), r"bce\|squared-hinge"),
+        (channel_run(1, 3, recipe=replace(SHORT, phases=(Stopping(),))), r"adam\|lbfgs\|muon"),
     ],
 )
 def test_runs_that_make_no_sense_are_refused(run: Run, mentions: str) -> None:

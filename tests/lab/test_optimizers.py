@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from keyspan.errors import BadInput
-from keyspan.lab.optimizers import LbfgsOptimizer, Optimizer, Params, State, make_optimizer, one_cycle
-from keyspan.lab.recipes import Adam, Lbfgs
+from keyspan.lab.optimizers import LbfgsOptimizer, Optimizer, Params, State, make_optimizer, one_cycle, orthogonal
+from keyspan.lab.recipes import Adam, Lbfgs, Muon
 from keyspan.seeds import Stream
 from keyspan.specs import Stopping
 
@@ -93,6 +93,45 @@ def test_a_member_with_no_number_in_it_keeps_it_to_itself() -> None:
     run(optimizer, broken, slope, 9)
     others = [0, 1, 3, 4]
     assert torch.equal(whole["w"][others], broken["w"][others]) and bool(broken["w"][2].isnan().any())
+
+
+# ----------------------------------------------------------------------------------------------------- Muon
+
+
+def test_orthogonal_keeps_the_directions_and_levels_the_sizes() -> None:
+    m = normal("matrices", 5, 3, 17) * torch.tensor([1e-6, 1.0, 7.0, 1e5, 1e20]).view(5, 1, 1)
+    u, _, v = torch.linalg.svd(m, full_matrices=False)
+    made = orthogonal(m, 5)
+    levels = u.transpose(1, 2) @ made @ v.transpose(1, 2)  # in the same singular vectors
+    off = levels - torch.diag_embed(levels.diagonal(dim1=1, dim2=2))
+    assert float(off.abs().max()) < 1e-9
+    assert float(levels.diagonal(dim1=1, dim2=2).min()) > 0.6 and float(levels.diagonal(dim1=1, dim2=2).max()) < 1.3
+    assert torch.equal(orthogonal(torch.zeros(2, 3, 4), 5), torch.zeros(2, 3, 4))
+    padded = torch.zeros(5, 4, 32, dtype=m.dtype)
+    padded[:, :3, :17] = m
+    again = orthogonal(padded, 5)
+    assert torch.allclose(again[:, :3, :17], made, atol=1e-12)
+    assert int(again[:, 3:].count_nonzero()) == 0 and int(again[:, :, 17:].count_nonzero()) == 0
+
+
+def test_muon_moves_matrices_by_its_rate_and_the_rest_as_adam() -> None:
+    phase = Muon(steps=40, peak=0.2, bias_peak=0.05, warmup=0.25, momentum=0.9)
+    optimizer = make_optimizer(phase)
+    assert optimizer.steps == 40 and not optimizer.wants_value
+    mine = {"w": normal("w", 3, 2, 4, 7), "bias": normal("b", 3, 5)}
+    adam = make_optimizer(Adam(steps=40, peak=0.05, warmup=0.25))
+    bias = {"bias": mine["bias"].clone()}
+    state, other = optimizer.start(mine), adam.start(bias)
+    momentum = torch.zeros_like(mine["w"])
+    for step in range(12):
+        grads = {k: normal(f"{k}{step}", *v.shape) for k, v in mine.items()}
+        momentum = 0.9 * momentum + grads["w"]
+        ahead = (grads["w"] + 0.9 * momentum).view(6, 4, 7)
+        due = mine["w"] - one_cycle(phase, step) * orthogonal(ahead, 5).view(3, 2, 4, 7)
+        optimizer.step(mine, None, grads, state, step)
+        adam.step(bias, None, {"bias": grads["bias"]}, other, step)
+        assert torch.allclose(mine["w"], due, rtol=1e-12, atol=1e-14) and torch.equal(mine["bias"], bias["bias"])
+    assert optimizer.finished(state) is None and optimizer.final(mine, state) is mine
 
 
 # --------------------------------------------------------------------------------------------------- L-BFGS

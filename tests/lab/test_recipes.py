@@ -10,12 +10,17 @@ import pytest
 
 from keyspan.errors import BadInput
 from keyspan.lab import recipes
-from keyspan.lab.recipes import Adam, Lbfgs, Recipe
+from keyspan.lab.recipes import Adam, Lbfgs, Muon, Recipe
 from keyspan.problems.relations import Relations
 from keyspan.specs import Channel, Run, Spec, Stopping, decode
 
-PHASES: list[Spec] = [Adam(steps=7, peak=0.5), Lbfgs(steps=11, memory=3)]
-RECIPES = [recipes.gradient(), recipes.separator(), Recipe(name="both", revision=2, loss="bce", phases=tuple(PHASES))]
+PHASES: list[Spec] = [Adam(steps=7, peak=0.5), Lbfgs(steps=11, memory=3), Muon(steps=13, peak=0.25)]
+RECIPES = [
+    recipes.gradient(),
+    recipes.separator(),
+    Recipe(name="all", revision=2, loss="bce", phases=tuple(PHASES)),
+    recipes.hinge(),
+]
 
 
 def run_id(recipe: Recipe, stopping: Stopping = recipes.DEFAULT_STOPPING) -> str:
@@ -52,6 +57,23 @@ def test_the_gradient_recipe_is_the_one_that_was_settled() -> None:
     assert recipes.gradient(steps=17, peak=0.5).phases == (Adam(steps=17, peak=0.5),)
 
 
+def test_the_hinge_recipe_is_the_one_of_the_study() -> None:
+    """docs/gradient-training.md, "The recipe hinge"."""
+    recipe = recipes.hinge()
+    (phase,) = recipe.phases
+    assert isinstance(phase, Adam)
+    assert (phase.steps, phase.peak, phase.warmup, phase.beta1, phase.beta2) == (6000, 0.3, 0.1, 0.99, 0.95)
+    assert (recipe.name, recipe.loss, recipe.init_scale, recipe.bias) == ("hinge", "squared-hinge", 1.0, -3.0)
+    assert not recipe.certify and recipes.hinge(steps=17).steps == 17
+
+
+def test_the_first_draw_leaves_no_trace() -> None:
+    """Ids from before there were draws stay."""
+    assert "draw" not in recipes.gradient().to_json() and replace(recipes.gradient(), draw=2).to_json()["draw"] == 2
+    with pytest.raises(BadInput, match="draw >= 0"):
+        replace(recipes.gradient(), draw=-1)
+
+
 def test_the_separator_proves_its_failures() -> None:
     recipe = recipes.separator()
     assert recipe.name == "separator" and recipe.loss == "squared-hinge" and recipe.certify
@@ -59,7 +81,7 @@ def test_the_separator_proves_its_failures() -> None:
 
 
 def test_steps_add_up_over_phases() -> None:
-    assert RECIPES[2].steps == 18
+    assert RECIPES[2].steps == 31
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda r: r.name)
@@ -100,6 +122,12 @@ def test_any_stopping_field_changed_is_another_run() -> None:
         (Adam, {"steps": 5, "peak": 0.1, "warmup": 1.0}, ("warmup", "1.0")),
         (Adam, {"steps": 5, "peak": 0.1, "warmup": -0.1}, ("warmup", "-0.1")),
         (Adam, {"steps": 2.5, "peak": 0.1}, ("adam.steps", "2.5")),
+        (Muon, {"steps": 0, "peak": 0.1}, ("`steps >= 1`", "0")),
+        (Muon, {"steps": 5, "peak": 0.0}, ("`peak > 0`", "0.0")),
+        (Muon, {"steps": 5, "peak": 0.1, "bias_peak": 0.0}, ("`peak > 0`", "0.0")),
+        (Muon, {"steps": 5, "peak": 0.1, "warmup": 1.0}, ("warmup", "1.0")),
+        (Muon, {"steps": 5, "peak": 0.1, "momentum": 1.0}, ("momentum", "1.0")),
+        (Muon, {"steps": 5, "peak": 0.1, "iterations": 0}, ("iterations", "0")),
         (Lbfgs, {"steps": 0}, ("`steps >= 1`", "0")),
         (Lbfgs, {"steps": 5, "memory": 0}, ("`memory >= 1`", "0")),
         (Stopping, {"check_every": 0}, ("`check_every >= 1`", "0")),

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from keyspan.attention.instrument import ALIGN, Arrays, Params, dtype_of, next_power_of_two, round_up
+from keyspan.attention.losses import PAIR_LOSSES
 from keyspan.errors import BadInput
 from keyspan.problems import Batch
 from keyspan.problems.relations import Relations
@@ -23,7 +24,7 @@ from keyspan.seeds import Stream
 from keyspan.specs import Channel, Run
 
 TILE_BYTES = {"cpu": 1 << 20, "cuda": 1 << 28}
-LOSSES = ("bce",)
+LOSSES = tuple(PAIR_LOSSES)
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ class ChannelBucket:
         self.items, self.width = round_up(problem.items, ALIGN), round_up(problem.d_model, ALIGN)
         self.dtype = self._dtype(runs[0].arithmetic, device)
         self.device, self.init_scale, self.bias = device, init_scale, bias
+        self.pair_loss = PAIR_LOSSES[loss]
         row = self.heads * self.items * self.dtype.itemsize
         budget = TILE_BYTES[device.type]
         self.rows = min(self.items, max(ALIGN, budget // row // ALIGN * ALIGN))  # fixed by the member's own shape
@@ -77,12 +79,15 @@ class ChannelBucket:
         return run.instrument
 
     def init(self, runs: Sequence[Run]) -> Params:
-        """`W ~ N(0, init_scale / d_k)` entrywise, from each run's weights id; the bias where the recipe puts it."""
+        """`W ~ N(0, init_scale / d_k)` entrywise, from each run's weights id and its recipe's draw.
+
+        The bias begins where the recipe puts it.
+        """
         shape = (len(runs), self.heads, self.d_key, self.width)
         query, key = np.zeros(shape), np.zeros(shape)
         for member, run in enumerate(runs):
             c = self._channel(run)
-            stream = Stream(run.weights_id, "weights")
+            stream = Stream(run.weights_id, "weights", getattr(run.recipe, "draw", 0))
             w = stream.normal((2, c.heads, c.d_key, self.d_model)) * math.sqrt(self.init_scale / c.d_key)
             query[member, : c.heads, : c.d_key, : self.d_model], key[member, : c.heads, : c.d_key, : self.d_model] = w
         bias = np.zeros((len(runs), ALIGN))  # a whole slot, of which the first number counts
@@ -121,7 +126,10 @@ class ChannelBucket:
     # ------------------------------------------------------------------------------------------- the step
 
     def value_and_grad(self, params: Params, batch: ChannelBatch, *, value: bool = True) -> tuple[torch.Tensor | None, Params]:
-        """`reference.bce` and `reference.bce_grad` of every member. value: (members,)    gradients: as the parameters"""
+        """The recipe's loss (`reference.bce`, `reference.channel_hinge`) and its gradient, of every member.
+
+        value: (members,)    gradients: as the parameters
+        """
         members = len(batch.x)
         q, k = self._project(params["w_query"], batch), self._project(params["w_key"], batch)
         dq, dk = torch.empty_like(q), (torch.empty_like if self.rows == self.items else torch.zeros_like)(k)
@@ -196,9 +204,7 @@ class ChannelBucket:
         edges = self._edges(batch, here, top, rows)
         if loss is not None:
             loss[here] += self._loss(z, edges, top)
-        g = torch.sigmoid(z).flatten(1)  # dL/dz of a non-edge, times m'
-        g.scatter_add_(1, edges, torch.full_like(edges, -1, dtype=g.dtype))  # and of an edge
-        g = self._drop_padding(g.view_as(z).mul_(1.0 / self.edges), top)
+        g = self._drop_padding(self.pair_loss.slope(z, edges).mul_(1.0 / self.edges), top)
         dbias[here, 0] += g.sum(-1).sum(-1)
         by_head = s.view(-1, self.heads, rows, self.items)
         if self.heads > 1:  # route: a pair's gradient goes to the head that attains its maximum
@@ -224,9 +230,9 @@ class ChannelBucket:
         return t
 
     def _loss(self, z: torch.Tensor, edges: torch.Tensor, top: int) -> torch.Tensor:
-        """softplus(z) over all pairs, less z over the edges (softplus(-z) = softplus(z) - z), over m'. returns: (block,)"""
-        each = self._drop_padding(torch.nn.functional.softplus(z, threshold=40.0), top)
-        return (each.sum(-1).sum(-1) - z.flatten(1).gather(1, edges).sum(-1)) / self.edges
+        """`other(z)` over all pairs, plus what the edges turn it into, over m'. returns: (block,)"""
+        each = self._drop_padding(self.pair_loss.others(z), top)
+        return (each.sum(-1).sum(-1) + self.pair_loss.turn(z.flatten(1).gather(1, edges)).sum(-1)) / self.edges
 
     # ------------------------------------------------------------------------------------- tests and answers
 

@@ -45,11 +45,12 @@ class LinearBucket:
         self.width = round_up(self.dimension, ALIGN)
 
     def init(self, runs: Sequence[Run]) -> Params:
-        """`w ~ N(0, init_scale / d)` entrywise, from each run's weights id. w: (members, dimension)"""
+        """`w ~ N(0, init_scale / d)` entrywise, from each run's weights id and its recipe's draw. w: (members, dimension)"""
         scale = math.sqrt(self.init_scale / self.dimension)
         w = np.zeros((len(runs), self.width))
         for member, run in enumerate(runs):
-            w[member, : self.dimension] = Stream(run.weights_id, "weights").normal((self.dimension,)) * scale
+            stream = Stream(run.weights_id, "weights", getattr(run.recipe, "draw", 0))
+            w[member, : self.dimension] = stream.normal((self.dimension,)) * scale
         return {"w": torch.from_numpy(w).to(device=self.device, dtype=self.dtype)}
 
     def load(self, batch: Batch, runs: Sequence[Run]) -> LinearBatch:

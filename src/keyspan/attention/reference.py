@@ -70,6 +70,37 @@ def bce_grad(embeddings: Float, edges: Int, w_query: Float, w_key: Float, bias: 
     return d_query, d_key, float(g.sum())
 
 
+def channel_hinge(embeddings: Float, edges: Int, w_query: Float, w_key: Float, bias: float) -> float:
+    """Squared hinge of margin 1, with z = S + bias and m' edges:
+
+    `L = (1/m') [ sum_edges max(0, 1 - z)^2 + sum_non-edges max(0, 1 + z)^2 ]`
+
+    embeddings: (items, d_model)    edges: (m', 2)    w_query, w_key: (heads, d_model, d_key)
+    """
+    z = aggregate(scores(embeddings, w_query, w_key)) + bias
+    short = np.maximum(0.0, 1.0 + z)  # by how much a non-edge misses the margin
+    i, j = edges.T
+    short[i, j] = np.maximum(0.0, 1.0 - z[i, j])  # and an edge
+    return float((short**2).sum() / len(edges))
+
+
+def channel_hinge_grad(embeddings: Float, edges: Int, w_query: Float, w_key: Float, bias: float) -> tuple[Float, Float, float]:
+    """Gradient of `channel_hinge` with respect to (w_query, w_key, bias), routed through the maximum as in `bce_grad`.
+
+    returns: (heads, d_model, d_key), (heads, d_model, d_key), scalar
+    """
+    s = scores(embeddings, w_query, w_key)
+    z = aggregate(s) + bias
+    i, j = edges.T
+    g = 2.0 * np.maximum(0.0, 1.0 + z)  # dL/dz of a non-edge, times m'
+    g[i, j] = -2.0 * np.maximum(0.0, 1.0 - z[i, j])  # and of an edge
+    g /= len(edges)
+    routed = np.where(s == aggregate(s), g, 0.0)  # dL/dS^(k)
+    d_query = embeddings.T @ (routed @ (embeddings @ w_key))
+    d_key = embeddings.T @ (routed.transpose(0, 2, 1) @ (embeddings @ w_query))
+    return d_query, d_key, float(g.sum())
+
+
 def decisions(embeddings: Float, w_query: Float, w_key: Float, bias: float) -> NDArray[np.bool_]:
     """Which ordered pairs the channel calls an edge: `S_ij > tau`. returns: (items, items)"""
     return np.asarray(aggregate(scores(embeddings, w_query, w_key)) > -bias)

@@ -38,11 +38,13 @@ def relations(
     heads: str | None = typer.Option(None, help="Numbers of heads to try, as 1,2,4 (default: powers of 2 to items/8)."),
     key_budgets: str | None = typer.Option(None, help="Measure just these D_K, as 32,48, instead of searching."),
     seeds: int = typer.Option(3, help="How many instances a point is measured on."),
-    target: float = typer.Option(0.99, help="F1 that counts as held."),
-    recipe: str = typer.Option("gradient", help="How members are trained."),
-    criterion: str = typer.Option("mean", help="mean|all|any of the seeds must meet the target."),
+    target: float | None = typer.Option(None, help="F1 that counts as held (default: gradient 0.99, hinge 1)."),
+    recipe: str = typer.Option("gradient", help="How members are trained: gradient|hinge."),
+    criterion: str | None = typer.Option(
+        None, help="mean|all|any of the seeds must meet the target (default: gradient mean, hinge all)."
+    ),
     threshold: str = typer.Option("own", help="own|best: the learned threshold, or the best one in hindsight."),
-    steps: int | None = typer.Option(None, help="Training steps (default 2000)."),
+    steps: int | None = typer.Option(None, help="Training steps (default: gradient 2000, hinge 6000)."),
     jobs: int | None = typer.Option(None, help="Worker processes (default: one a core, one for a GPU)."),
     figure: Path | None = typer.Option(None, help="Draw F1 against D_K to FIGURE.svg, .png and .csv."),
     weights: Path | None = typer.Option(None, help="Keep the weights of what is trained now in this folder."),

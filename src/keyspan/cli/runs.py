@@ -12,7 +12,7 @@ from keyspan.cli.options import current
 if TYPE_CHECKING:
     from rich.table import Table
 
-app = typer.Typer(help="The store: list, show, export, import, remove.")
+app = typer.Typer(help="The store: list, show, records, export, import, remove.")
 LEFT = ("run_id", "kind", "status")  # columns of text
 LESS = ("kind", "steps", "exact", "d_model", "replicate", "items")  # columns that go first on a narrow page
 
@@ -90,6 +90,27 @@ def export_runs(path: Path = typer.Argument(..., help="FILE.jsonl (whole records
         show.print_json(head() | {"path": str(path), "exported": count})
     else:
         show.note(f"wrote {count} records to {path}")
+    return 0
+
+
+@app.command("records")
+def record_table(out: Path | None = typer.Option(None, help="Write the table to this CSV file.")) -> int:
+    """The smallest key budgets with exact recovery in all seeds, per cell and recipe, each with its command."""
+    from keyspan.cli import show
+    from keyspan.evidence.store import open_store
+    from keyspan.runners.records import record_rows, write_rows
+
+    with open_store(current.store, read_only=True, missing_ok=True) as store:
+        rows = record_rows(store.records(kind="relations"))
+    if out is not None:
+        write_rows(rows, out)
+    if current.json:
+        show.print_json(head() | {"records": rows, "path": None if out is None else str(out)})
+    elif out is not None:
+        show.note(f"wrote {len(rows)} records to {out}")
+    else:
+        columns = ("items", "d_model", "graph", "embeddings", "recipe", "heads", "d_key", "key_budget", "seeds", "steps_taken")
+        show.console().print(show.table(f"{len(rows)} records", columns, [[r[c] for c in columns] for r in rows], left=0))
     return 0
 
 

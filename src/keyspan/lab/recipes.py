@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from keyspan.errors import require
 from keyspan.specs import Spec, Stopping
@@ -28,6 +28,28 @@ class Adam(Spec, family="adam", version=1):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Muon(Spec, family="muon", version=1):
+    """Muon (Jordan et al. 2024): momentum, its matrices made orthogonal, under the one-cycle learning rate of `Adam`.
+
+    Each head's W_Q and W_K is a matrix of its own. What is no matrix (the bias) is trained by Adam with peak `bias_peak`.
+    """
+
+    steps: int
+    peak: float
+    bias_peak: float = 0.3
+    warmup: float = 0.1
+    momentum: float = 0.95
+    iterations: int = 5
+
+    def check(self) -> None:
+        require(self.steps >= 1, "`steps >= 1`", self.steps, "Take at least one step.")
+        require(self.peak > 0 and self.bias_peak > 0, "`peak > 0`", (self.peak, self.bias_peak), "Try 0.2.")
+        require(0 <= self.warmup < 1, "`0 <= warmup < 1`", self.warmup, "Try 0.1.")
+        require(0 <= self.momentum < 1, "`0 <= momentum < 1`", self.momentum, "Try 0.95.")
+        require(1 <= self.iterations <= 20, "`1 <= iterations <= 20`", self.iterations, "Try 5.")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Lbfgs(Spec, family="lbfgs", version=1):
     """L-BFGS with a backtracking line search; a step is one evaluation. Ends when |gradient| <= tolerance * |first|."""
 
@@ -47,6 +69,7 @@ class Recipe(Spec, family="recipe", version=1):
     loss: a name its instrument knows    init_scale: multiplies the variance of the initial weights, 1/d_k
     bias: where the learned threshold starts (tau = -bias)    phases: one after another
     certify: the judge must prove a failure to fit, else the member is `unconverged`, not measured
+    draw: which initial weights, of all those that the instance and the architecture allow (a restart is another draw)
     """
 
     name: str
@@ -56,10 +79,12 @@ class Recipe(Spec, family="recipe", version=1):
     init_scale: float = 1.0
     bias: float = 0.0
     certify: bool = False
+    draw: int = field(default=0, metadata={"absent": 0})
 
     def check(self) -> None:
         require(len(self.phases) >= 1, "a recipe has a phase", 0, "Give it one, such as Adam.")
         require(self.init_scale > 0, "`init_scale > 0`", self.init_scale, "Use 1.")
+        require(self.draw >= 0, "`draw >= 0`", self.draw, "Draws count from 0.")
 
     @property
     def steps(self) -> int:
@@ -74,6 +99,17 @@ def gradient(steps: int = 2000, peak: float = 0.06) -> Recipe:
     """
     phase = Adam(steps=steps, peak=peak)
     return Recipe(name="gradient", revision=1, loss="bce", phases=(phase,), init_scale=1.0, bias=-3.0)
+
+
+def hinge(steps: int = 6000, peak: float = 0.3) -> Recipe:
+    """The best first-order recipe known here, for exact recovery: squared hinge, and Adam with a long memory of the slope.
+
+    Random start, float32, no line search (docs/gradient-training.md says what was tried beside it). A pair that is right
+    by the margin pulls no more, so the steps go to the pairs that are wrong; the momentum of a hundred steps carries the
+    weights over the flats and small barriers at which plain Adam and L-BFGS stop.
+    """
+    phase = Adam(steps=steps, peak=peak, beta1=0.99, beta2=0.95)
+    return Recipe(name="hinge", revision=1, loss="squared-hinge", phases=(phase,), init_scale=1.0, bias=-3.0)
 
 
 def separator() -> Recipe:

@@ -11,6 +11,7 @@ from keyspan.lab.search import Answer, propose
 from keyspan.problems.dichotomies import Dichotomies
 from keyspan.problems.relations import Relations
 from keyspan.runners.local import workers_on
+from keyspan.runners.questions import RECIPES
 from keyspan.specs import Channel, Question, Run
 from keyspan.theory.bounds import law
 from keyspan.verdict import Status, Verdict
@@ -68,7 +69,9 @@ def _path(question: Question) -> list[Run]:
 def _predicted(run: Run, question: Question) -> Verdict:
     score = 0.0
     if isinstance(run.problem, Relations) and isinstance(run.instrument, Channel):
-        score = float(run.instrument.key_budget >= 1.3 * law(run.problem.edges, run.problem.d_model))
+        named = RECIPES.get(run.recipe.name)  # type: ignore[attr-defined]
+        share = named.share if named else 1.3
+        score = float(run.instrument.key_budget >= share * law(run.problem.edges, run.problem.d_model))
     elif isinstance(run.problem, Dichotomies):
         score = float(run.problem.examples < 2 * run.problem.dimension)
     return Verdict(status=Status.MEASURED, exact=bool(score), scores={question.score: score})

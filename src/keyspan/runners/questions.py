@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from numbers import Real
 
 import numpy as np
@@ -11,11 +11,31 @@ import numpy as np
 from keyspan.errors import BadInput, require
 from keyspan.files.paths import shown
 from keyspan.lab import recipes
+from keyspan.lab.recipes import Recipe
 from keyspan.problems.dichotomies import Dichotomies
 from keyspan.problems.relations import Relations
 from keyspan.specs import Arm, Channel, LinearUnit, Question
 from keyspan.theory.bounds import law
 
+
+@dataclass(frozen=True)
+class Named:
+    """A recipe that can be asked for by name, and what counts as held by default.
+
+    make: the recipe, at its own number of steps or another    target, criterion: of F1 over the seeds
+    share: about where it crosses that target, in multiples of the law (a guess, for estimates of cost)
+    """
+
+    make: Callable[..., Recipe]
+    target: float
+    criterion: str
+    share: float
+
+
+RECIPES = {
+    "gradient": Named(recipes.gradient, target=0.99, criterion="mean", share=1.3),
+    "hinge": Named(recipes.hinge, target=1.0, criterion="all", share=0.65),  # F1 = 1 is exact: what a squared hinge is for
+}
 SEED_STRIDE = 1_000_000  # replicate i of `--seed s` is s * 1,000,000 + i, so that seeds never share instances
 CRITERIA = ("mean", "all", "any")
 THRESHOLDS = {"own": "f1", "best": "f1_best"}
@@ -70,16 +90,20 @@ def relations_question(
     key_budgets: Sequence[int] | int | None = None,
     seeds: int = 3,
     seed: int = 0,
-    target: float = 0.99,
+    target: float | None = None,
     recipe: str = "gradient",
     criterion: str | None = None,
     threshold: str = "own",
     steps: int | None = None,
 ) -> Question:
-    """The capacity D_K* of a cell: the smallest key budget, over the heads tried, whose F1 meets the target."""
-    _named(recipe, ("gradient",), "--recipe", "The solver is not built yet; use gradient.")
-    criterion = _named("mean" if criterion is None else criterion, CRITERIA, "--criterion", "Choose one.")
+    """The capacity D_K* of a cell: the smallest key budget, over the heads tried, whose F1 meets the target.
+
+    target, criterion: by default the recipe's own (`RECIPES`)
+    """
+    named = RECIPES[_named(recipe, RECIPES, "--recipe", "The solver is not built yet; use one of these.")]
+    criterion = _named(named.criterion if criterion is None else criterion, CRITERIA, "--criterion", "Choose one.")
     threshold = _named(threshold, THRESHOLDS, "--threshold", "Choose one.")
+    target = named.target if target is None else target
     number = isinstance(target, Real) and not isinstance(target, bool)
     require(number and 0 < target <= 1, "`0 < --target <= 1`", shown(target), "F1 is a fraction; try 0.99.")
     if steps is not None:
@@ -93,7 +117,7 @@ def relations_question(
     return Question(
         problem=problem,
         instrument=Channel(heads=1, d_key=1),
-        recipe=recipes.gradient() if steps is None else recipes.gradient(steps=steps),
+        recipe=named.make() if steps is None else named.make(steps=steps),
         stopping=recipes.DEFAULT_STOPPING,
         arithmetic="fp32",
         knob="budget",

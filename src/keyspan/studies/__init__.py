@@ -1,0 +1,1 @@
+"""Questions of our own, declared as data and answered by the same store, worker, search and judge as all others."""
