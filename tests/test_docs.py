@@ -269,9 +269,11 @@ def test_the_defaults_of_the_options() -> None:
 
     question = relations_question(Relations(items=16, d_model=16))
     assert said("commands.md", r"`--seeds N` \| instances per point, default (\d+)") == [(str(len(question.replicates)),)]
-    rule, options = f"{question.target}", said("commands.md", r"`--threshold` \| (\S+); `(\w+)`, `all` or `any`")
-    assert options == [(rule, question.criterion)]
-    assert said("commands.md", r"so far; default (\d+) steps") == [(str(question.recipe.steps),)]  # type: ignore[attr-defined]
+    options = said("commands.md", r"Default (\S+) and `(\w+)`; with `--recipe hinge` (\d+) and `(\w+)`: exact")
+    other = relations_question(Relations(items=16, d_model=16), recipe="hinge")
+    assert options == [(f"{question.target}", question.criterion, f"{other.target:.0f}", other.criterion)]
+    steps = said("commands.md", r"`gradient` \(default\), (\d+) steps; \[`hinge`\]\(gradient-training.md\), at most (\d+),")
+    assert steps == [(str(question.recipe.steps), str(other.recipe.steps))]  # type: ignore[attr-defined]
     assert local.workers_on("cuda") == 1 and local.workers_on("cpu") == local.cores()
     jobs = r"`--jobs N` \| worker processes, default one a core, and one where members train on a GPU"
     assert said("commands.md", jobs) == [()]

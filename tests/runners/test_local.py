@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -96,7 +97,7 @@ def test_bad_input_in_a_worker_comes_back_as_bad_input(tmp_path: Path) -> None:
         problem=Relations(items=13, d_model=11),
         replicate=0,
         instrument=Channel(heads=2, d_key=3),
-        recipe=recipes.separator(),  # a loss that channels do not know
+        recipe=replace(recipes.gradient(), loss="hinge"),  # a loss that channels do not know
         stopping=Stopping(),
     )
     runner = LocalRunner("cpu", jobs=1, folder=tmp_path)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.cli.asked import Oracle, knows
+from tests.cli.asked import ROOT, Oracle, knows
 
 from keyspan.errors import BadInput
 from keyspan.lab import recipes
@@ -62,7 +62,7 @@ def test_rows_come_from_the_store_the_second_time(oracle: Oracle, own_store: str
         assert need <= int(r["key_budget"] or 0) < need + heads and r["steps_taken"] == 7
     table = gradient.markdown(rows).splitlines()
     assert table[0] == "| what | trial | (32, 16), 2 heads | (48, 16), 4 heads |" and len(table) == 2 + len(trials)
-    assert table[2].endswith(f"| {rows[0]['key_budget']} | {rows[1]['key_budget']} |")
+    assert table[2].endswith(f"| {rows[0]['key_budget']} (7) | {rows[1]['key_budget']} (7) |")
 
 
 def test_what_is_not_found_is_a_dash(oracle: Oracle, own_store: str) -> None:
@@ -92,6 +92,19 @@ def test_the_command_writes_the_table(
     assert capsys.readouterr().out.count("\n") == 2 + len(wanted)
     assert gradient.main(["--store", own_store, "--groups", "luck"]) == 2
     assert "luck" in capsys.readouterr().err
+
+
+def test_the_table_of_the_documents_is_the_one_that_was_measured() -> None:
+    """docs/gradient-training.md shows benchmarks/records/gradient-training.csv, which holds every trial on every cell."""
+    text = (ROOT / "benchmarks" / "records" / "gradient-training.csv").read_text("utf-8")
+    rows: list[gradient.Row] = []
+    for read in csv.DictReader(text.splitlines()):
+        names = {"group": read.pop("group"), "trial": read.pop("trial")}
+        rows.append(names | {k: int(v) if v else None for k, v in read.items()})
+    assert [(r["group"], r["trial"]) for r in rows] == [(t.group, t.name) for t in TRIALS for _ in CELLS]
+    assert [Cell(*(int(r[k] or 0) for k in ("items", "d_model", "heads"))) for r in rows] == list(CELLS) * len(TRIALS)
+    assert all(r["seeds"] == 3 and r["steps"] == t.recipe.steps for r, t in zip(rows[:: len(CELLS)], TRIALS, strict=True))
+    assert gradient.markdown(rows) in (ROOT / "docs" / "gradient-training.md").read_text("utf-8")
 
 
 def test_groups_are_chosen_by_name() -> None:

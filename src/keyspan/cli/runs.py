@@ -97,6 +97,7 @@ def export_runs(path: Path = typer.Argument(..., help="FILE.jsonl (whole records
 def record_table(out: Path | None = typer.Option(None, help="Write the table to this CSV file.")) -> int:
     """The smallest key budgets with exact recovery in all seeds, per cell and recipe, each with its command."""
     from keyspan.cli import show
+    from keyspan.evidence.record import head
     from keyspan.evidence.store import open_store
     from keyspan.runners.records import record_rows, write_rows
 

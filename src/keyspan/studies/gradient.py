@@ -169,14 +169,18 @@ def carry_out(lab: Lab, trials: Sequence[Trial], cells: Sequence[Cell], seeds: i
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """The table of the documents: a line per trial, a column per cell."""
+    """The table of the documents: a line per trial, a column per cell; key budget, and (steps that the slowest seed took)."""
     cells = list(dict.fromkeys((r["items"], r["d_model"], r["heads"]) for r in rows))
     head = ["what", "trial", *[f"({m}, {d}), {h} heads" for m, d, h in cells]]
     lines = [head, ["---"] * len(head)]
     for group, name in dict.fromkeys((r["group"], r["trial"]) for r in rows):
-        found = {(r["items"], r["d_model"], r["heads"]): r["key_budget"] for r in rows if r["trial"] == name}
-        lines.append([str(group), str(name), *[str(found.get(c) or "-") for c in cells]])
+        found = {(r["items"], r["d_model"], r["heads"]): r for r in rows if r["trial"] == name}
+        lines.append([str(group), str(name), *[_shown(found.get(c)) for c in cells]])
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _shown(row: Row | None) -> str:
+    return "-" if row is None or row["key_budget"] is None else f"{row['key_budget']} ({row['steps_taken']})"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -18,7 +18,7 @@ import torch
 
 from keyspan.attention.channel import ChannelBucket
 from keyspan.attention.instrument import Params, next_power_of_two
-from keyspan.attention.kernels import channel_programs as programs
+from keyspan.attention.kernels import item_programs, pair_programs
 from keyspan.problems import Batch
 from keyspan.specs import Run
 
@@ -164,7 +164,7 @@ class FusedChannelBucket(ChannelBucket):
     def _tally(self, batch: FusedBatch, tiles: int, *, add: bool) -> None:
         work = batch.work
         bias = work.grads["bias"]
-        programs.tally[(len(batch.x),)](
+        item_programs.tally[(len(batch.x),)](
             work.parts, work.loss, bias, tiles, bias.stride(0), 1.0 / self.edges, BLOCK=TALLY, ADD=add
         )  # fmt: skip
 
@@ -190,7 +190,7 @@ class FusedChannelBucket(ChannelBucket):
     def _by_row(self, params: Params, batch: FusedBatch, first: int, count: int, top: int, rows: int, *, value: bool) -> None:
         work = batch.work
         a, b, warps, stages = self.shape.row
-        programs.by_row[(-(-rows // a), count)](
+        pair_programs.by_row[(-(-rows // a), count)](
             work.q, work.k, work.dq, batch.heads, params["bias"], batch.bits, work.slope, work.owner, work.parts,
             first, top, rows, self.items, self.true_items, params["bias"].stride(0), -self.tags, 1.0 / self.edges,
             HEADS=self.heads, D_PAD=self.d_pad, A=a, B=b, TAGS=self.tags, RAGGED=batch.ragged,
@@ -206,7 +206,7 @@ class FusedChannelBucket(ChannelBucket):
             math.gcd(self.shape.project[2], self.width),
         )
         grid = (-(-self.items // block_i), -(-columns // block_n), len(w))
-        programs.project[grid](
+        item_programs.project[grid](
             batch.x, w, out, self.items, self.width, columns, self.d_key,
             D_PAD=self.d_pad, BLOCK_I=block_i, BLOCK_N=block_n, BLOCK_D=block_d, ARITHMETIC=self.program,
         )  # fmt: skip
@@ -216,7 +216,7 @@ class FusedChannelBucket(ChannelBucket):
     ) -> None:
         work, shape = batch.work, self.shape
         grid = (-(-self.items // shape.tile[1]), -(-rows // shape.tile[0]), count)
-        programs.forward[grid](
+        pair_programs.forward[grid](
             work.q, work.k, batch.heads, params["bias"], batch.bits, work.slope, work.owner, work.parts,
             first, top, rows, self.items, self.true_items, self.heads, params["bias"].stride(0),
             D_PAD=self.d_pad, CHUNK=self.chunk, BLOCK_I=shape.tile[0], BLOCK_J=shape.tile[1],
@@ -231,7 +231,7 @@ class FusedChannelBucket(ChannelBucket):
         groups = -(-self.heads // group) * (self.d_pad // self.chunk)
         fixed, looped = (rows, self.items) if by_row else (self.items, rows)
         mine, other, out = (work.q, work.k, work.dq) if by_row else (work.k, work.q, work.dk)
-        programs.backward[(-(-fixed // a), groups, count)](
+        pair_programs.backward[(-(-fixed // a), groups, count)](
             work.slope, work.owner, mine, other, out, batch.heads,
             first, top, rows, self.items, self.heads, 1.0 / self.edges,
             BY_ROW=by_row, GROUP=group, D_PAD=self.d_pad, CHUNK=self.chunk, A=a, B=b,
@@ -243,7 +243,7 @@ class FusedChannelBucket(ChannelBucket):
         columns = self.heads * self.d_key
         block_n, block_d = max(16, min(self.shape.weigh[0], columns)), min(self.shape.weigh[1], next_power_of_two(self.width))
         grid = (-(-columns // block_n), -(-self.width // block_d), len(out))
-        programs.weigh[grid](
+        item_programs.weigh[grid](
             batch.x, dq, out, self.items, self.width, columns, self.d_key,
             D_PAD=self.d_pad, BLOCK_N=block_n, BLOCK_D=block_d, BLOCK_I=self.shape.weigh[2], ARITHMETIC=self.program,
         )  # fmt: skip
@@ -259,14 +259,14 @@ class FusedChannelBucket(ChannelBucket):
         for top in range(0, self.items, self.stripe):
             rows = min(self.stripe, self.items - top)
             self._forward(params, batch, 0, members, top, rows, value=False, test=True)
-            programs.extremes[(members,)](work.parts, work.low, work.high, self._tiles(rows), BLOCK=TALLY, ADD=top > 0)
+            item_programs.extremes[(members,)](work.parts, work.low, work.high, self._tiles(rows), BLOCK=TALLY, ADD=top > 0)
         return (work.low > slack) & (work.high < -slack)
 
 
 def fused_adam(w: torch.Tensor, g: torch.Tensor, first: torch.Tensor, second: torch.Tensor, **tables: Any) -> None:
     """One update of one parameter of every member, in place. tables: clock, rate, floor, beta1, beta2"""
     size, block = w[0].numel(), 1024
-    programs.adam[(-(-size // block), len(w))](
+    item_programs.adam[(-(-size // block), len(w))](
         w,
         g,
         first,
