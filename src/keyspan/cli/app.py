@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from keyspan.cli import calibrate, certify, design, doctor, measure, options, runs
+from keyspan.cli import calibrate, certify, design, doctor, fit, measure, options, reproduce, runs
 from keyspan.errors import KeyspanError
 
 EPILOG = (
@@ -28,6 +28,8 @@ app.command("design")(design.design)
 app.command("certify")(certify.certify)
 app.add_typer(measure.app, name="measure")
 app.command("calibrate")(calibrate.calibrate)
+app.add_typer(fit.app, name="fit")
+app.command("reproduce")(reproduce.reproduce)
 app.add_typer(runs.app, name="runs")
 app.command("doctor")(doctor.doctor)
 

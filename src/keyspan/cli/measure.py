@@ -76,7 +76,7 @@ def relations(
         steps=steps,
     )
     if hand_out is not None:
-        return asking.hand_out(question, hand_out)
+        return asking.hand_out([question], hand_out)
     if current.dry_run:
         return asking.dry_run([question], jobs)
     if figure is not None:
