@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib import resources
-from itertools import combinations, pairwise
+from itertools import combinations
 from typing import Any
 
 from keyspan.errors import BadInput
@@ -21,6 +21,7 @@ from keyspan.papers.measured import Curves, Measured
 
 FIT_CELLS = 6  # below, a fit of two parameters says nothing
 SHARE_CELLS = 2  # below, a share of cells or pairs says nothing
+DIAGONAL_CELLS = 3  # below, two ends are no trend
 SEEDS = 3  # below, a point is no evidence: the tier `smoke` shows that everything works, and decides nothing
 LOW_F1 = 0.5  # where a curve begins to rise
 
@@ -191,18 +192,10 @@ def _rising(pairs: Sequence[tuple[Cell, Cell]]) -> float | None:
     return _ordered([(a.heads or 0, b.heads or 0) for a, b in pairs])
 
 
-def diagonal_heads_rise(found: Measured) -> float | None:
-    """Share of the neighbours on the diagonal where the larger m has at least as many heads; 0 if it never has more."""
-    return _ordered(_neighbours([c.heads or 0 for c in sorted(_reached(found), key=lambda c: c.items)]))
-
-
-def diagonal_budget_rises(found: Measured) -> float | None:
-    """Share of the neighbours on the diagonal where the larger m has at least the D_K*; 0 if it never has more."""
-    return _ordered(_neighbours([c.key_budget or 0 for c in sorted(_reached(found), key=lambda c: c.items)]))
-
-
-def _neighbours(values: list[int]) -> list[tuple[int, int]]:
-    return list(pairwise(values))
+def diagonal_growth(found: Measured) -> float | None:
+    """D_K* / law at the largest m of the diagonal over the same at the smallest, of three cells or more."""
+    ratios = [c.ratio for c in sorted(_reached(found), key=lambda c: c.items) if c.ratio]
+    return ratios[-1] / ratios[0] if len(ratios) >= DIAGONAL_CELLS else None
 
 
 def _ordered(pairs: Sequence[tuple[int, int]]) -> float | None:
@@ -279,8 +272,7 @@ STATISTICS: dict[str, Callable[[Measured], float | None]] = {
         one_share_uncompressed,
         heads_rise_with_items,
         heads_rise_with_less_width,
-        diagonal_heads_rise,
-        diagonal_budget_rises,
+        diagonal_growth,
         law_r2,
         law_exponent,
         log_gain,

@@ -44,22 +44,21 @@ def _powers(axis: Any, values: Sequence[int], rotate: bool = False) -> None:
 
 
 def draw_curves(info: adler.CurvePanels, axes: list[Axes]) -> None:
-    """fig1: a panel for every cell, one legend."""
-    most = max(range(len(info.panels)), key=lambda k: len({p.heads for p in info.panels[k].points}), default=0)
+    """fig1: a panel for every cell, one legend, that of the panel with the most lines."""
+    entries: list[tuple[list[Any], list[Any]]] = [([], [])]
     for k, (panel, ax) in enumerate(zip(info.panels, axes, strict=True)):
         draw_threshold_curves(panel, ax)
-        if k:
-            ax.set_ylabel("")
-        handles, labels = ax.get_legend_handles_labels()
+        entries.append(ax.get_legend_handles_labels())
         legend = ax.get_legend()
         if legend is not None:
             legend.remove()
-        if k == most:
-            axes[-1].legend(handles, labels, **RIGHT)
+        if k:
+            ax.set_ylabel("")
         first = info.first(k)
         if first is not None:
             ax.axvline(first, color="grey", linewidth=0.8, zorder=0)
             ax.annotate(f"{first}", (first, -0.02), xytext=(-2, 0), textcoords="offset points", ha="right", fontsize=7)
+    axes[-1].legend(*max(entries, key=lambda entry: len(entry[1])), **RIGHT)
 
 
 def draw_head_counts(info: adler.HeadCounts, axes: list[Axes]) -> None:
