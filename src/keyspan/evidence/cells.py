@@ -9,6 +9,7 @@ CSV columns, one row a cell and target:
     key_budget, low, high                       D_K* and its 95% interval; empty where it was not reached, or is open
     heads, heads_low, heads_high                what attains it; the head counts that do within the interval
     one_head, one_head_low                      D_K* of a single head, or what it is known to exceed
+    most_heads                                  the most heads tried
     failed                                      members without a number
     law, ratio                                  m' ln m' / d, and D_K* over it
     evidence                                    hash of the run ids the row rests on
@@ -34,7 +35,7 @@ from keyspan.theory.bounds import law
 
 LARGEST_FILE = 2**26  # bytes of a CSV of cells
 NUMBERS = ("items", "d_model", "edges", "seeds", "failed")
-OPTIONAL = ("key_budget", "low", "high", "heads", "heads_low", "heads_high", "one_head", "one_head_low")
+OPTIONAL = ("key_budget", "low", "high", "heads", "heads_low", "heads_high", "one_head", "one_head_low", "most_heads")
 COLUMNS = (
     *("items", "d_model", "edges", "graph", "embeddings", "recipe", "target", "seeds"),
     *OPTIONAL,
@@ -49,7 +50,7 @@ class Cell:
 
     heads: attains D_K*    heads_low, heads_high: the fewest and the most heads that reach the target within D_K*'s
     interval    one_head: D_K* of a single head    one_head_low: the lower end of its interval, known even where the
-    search left one head alone    tried: the head counts asked    evidence: hash of the run ids
+    search left one head alone    most_heads: the most that were tried    evidence: hash of the run ids
     """
 
     items: int
@@ -68,9 +69,9 @@ class Cell:
     heads_high: int | None = None
     one_head: int | None = None
     one_head_low: int | None = None
+    most_heads: int | None = None
     failed: int = 0
     evidence: str = ""
-    tried: tuple[int, ...] = ()
     run_ids: tuple[str, ...] = ()
 
     @property
@@ -91,6 +92,11 @@ class Cell:
         return ", ".join([plain, *kinds])
 
     @property
+    def cut_short(self) -> bool:
+        """Whether the most heads tried attain D_K* although more are usual (powers of two up to items / 8)."""
+        return self.heads is not None and self.heads == self.most_heads and 16 * self.heads <= self.items
+
+    @property
     def several_beat_one(self) -> bool | None:
         """Whether several heads reach the target at a strictly smaller D_K than one does; None: none does."""
         return None if self.heads is None else self.heads > 1
@@ -106,7 +112,7 @@ class Cell:
         if self.heads == 1:
             return self.heads_high == 1
         if self.one_head is None and self.one_head_low is None:
-            return 1 in self.tried
+            return self.most_heads is not None
         return self.one_head_low is not None and self.high is not None and self.one_head_low > self.high
 
     def to_row(self) -> dict[str, Any]:
@@ -145,9 +151,9 @@ def cell_of(question: Question, answer: Answer) -> Cell:
         heads_high=max(good, default=None),
         one_head=_whole(one.estimate) if one else None,
         one_head_low=_whole(one.low) if one else None,
+        most_heads=max((a.heads for a in answer.arms if a.heads), default=None),
         failed=answer.failed,
         evidence=digest(list(run_ids), "e"),
-        tried=tuple(a.heads for a in answer.arms if a.heads),
         run_ids=run_ids,
     )
 

@@ -204,7 +204,7 @@ def _fit(model: Model, cells: Sequence[Cell], draws: NDArray[np.int64]) -> Fit:
     return Fit(
         model=model.name,
         formula=model.formula,
-        parameters=_intervals(model, theta, [_solve(design[d], target[d]) for d in draws]),
+        parameters=_intervals(model, theta, *_solve_all(design[draws], target[draws])),
         mape=_mape(predicted, budgets),
         mape_held_out=_held_out(design, target, offset, budgets),
         r2=_r2(np.log(budgets), residuals),
@@ -217,16 +217,27 @@ def _fit(model: Model, cells: Sequence[Cell], draws: NDArray[np.int64]) -> Fit:
 
 def _solve(design: Float, target: Float) -> Float | None:
     """Least squares; None where the columns are not independent, so that no parameter has a value."""
-    gram = design.T @ design
-    if len(target) < design.shape[1] or np.linalg.matrix_rank(design) < design.shape[1]:
-        return None
-    return np.asarray(np.linalg.solve(gram, design.T @ target), dtype=np.float64)
+    thetas, known = _solve_all(design[None], target[None])
+    return thetas[0] if known[0] else None
 
 
-def _intervals(model: Model, theta: Float, drawn: Sequence[Float | None]) -> dict[str, Estimate]:
-    """Estimates with percentile intervals, the constant c brought back from its logarithm."""
-    known = np.array([t for t in drawn if t is not None])
-    ends = np.quantile(known, [0.025, 0.975], axis=0) if len(known) > DRAWS // 2 else None
+def _solve_all(designs: Float, targets: Float) -> tuple[Float, NDArray[np.bool_]]:
+    """Least squares of many fits at once. designs: (fits, cells, k); targets: (fits, cells); returns: (fits, k), (fits,)
+
+    The second says which fits are determined: their columns are independent, at least as many cells as parameters.
+    """
+    k = designs.shape[-1]
+    gram = np.einsum("fnk,fnl->fkl", designs, designs)
+    known = np.linalg.cond(gram) < 1e12
+    known &= designs.shape[1] >= k
+    gram[~known] = np.eye(k)
+    right = np.einsum("fnk,fn->fk", designs, targets)
+    return np.linalg.solve(gram, right[..., None])[..., 0], known
+
+
+def _intervals(model: Model, theta: Float, drawn: Float, known: NDArray[np.bool_]) -> dict[str, Estimate]:
+    """Estimates with percentile intervals over the draws that fix the parameters, c brought back from its logarithm."""
+    ends = np.quantile(drawn[known], [0.025, 0.975], axis=0) if 2 * known.sum() > DRAWS else None
     out = {}
     for k, name in enumerate(model.parameters):
         values = [theta[k], *([] if ends is None else ends[:, k])]

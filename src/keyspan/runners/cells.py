@@ -74,6 +74,7 @@ def fit(
     if not chosen and matches:
         others = ", ".join(sorted({cell.recipe for cell in matches}))
         raise BadInput(f"`--recipe` must be one that was measured, but got {recipe!r}. There is: {others}.")
+    left_out += [(f"{cell.name}, {cell.recipe}", "measured with another recipe") for cell in matches if cell.recipe != recipe]
     where = str(source) if source is not None else (store or default_store())
     return FitResult(where, recipe, target, fit_law(chosen, left_out))
 
@@ -179,9 +180,9 @@ def _cell(group: _Group, target: float) -> Cell | str:
             if not isinstance(answer, Answer):
                 continue
             cell = cell_of(question, answer)
-            if heads == full or (cell.heads is not None and cell.heads < heads[-1]):
+            if heads == full or (cell.heads is not None and not cell.cut_short):
                 return cell
-            cut = f"the most heads tried, {heads[-1]}, are the best or none is enough: more might do with less"
+            cut = cut or f"the most heads tried, {heads[-1]}, are the best or none is enough: more might do with less"
     return cut or "its question is not answered in full by the records there are"
 
 

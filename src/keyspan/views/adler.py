@@ -212,14 +212,14 @@ class CellTable(Data):
         return next((c for c in self.cells if (c.items, c.d_model) == (items, d_model)), None)
 
     def text(self, items: int, d_model: int) -> tuple[str, ...]:
-        """What stands in the table: D_K*, its range, the heads."""
+        """What stands in the table: D_K*, its range, the heads (at least so many where more were not tried)."""
         cell = self.at(items, d_model)
         if cell is None:
             return ("·",) if (items, d_model) in dict(self.left_out) else ("",)
         if cell.key_budget is None:
             return ("not", "reached")
         low, high = ("?" if end is None else str(end) for end in (cell.low, cell.high))
-        return str(cell.key_budget), f"[{low}, {high}]", f"h = {cell.heads}"
+        return str(cell.key_budget), f"[{low}, {high}]", f"h {'≥' if cell.cut_short else '='} {cell.heads}"
 
     @property
     def alt_text(self) -> str:
