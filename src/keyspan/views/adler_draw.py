@@ -43,6 +43,13 @@ def _powers(axis: Any, values: Sequence[int], rotate: bool = False) -> None:
         axis.set_tick_params(labelrotation=60)
 
 
+def _legend(axes: Axes) -> None:
+    """What is drawn, to the right of it; nothing where there is nothing."""
+    handles, labels = axes.get_legend_handles_labels()
+    if handles:
+        axes.legend(handles, labels, **RIGHT)
+
+
 def draw_curves(info: adler.CurvePanels, axes: list[Axes]) -> None:
     """fig1: a panel for every cell, one legend, that of the panel with the most lines."""
     entries: list[tuple[list[Any], list[Any]]] = [([], [])]
@@ -94,7 +101,7 @@ def draw_head_counts(info: adler.HeadCounts, axes: list[Axes]) -> None:
         _powers(ax.yaxis, [1 << k for k in range(most.bit_length())])
         ax.set_ylim(0.85, 1.2 * most)
         ax.set_xlabel("items m" if along == "items" else "width d")
-        ax.legend(**RIGHT)
+        _legend(ax)
     axes[0].set_ylabel(r"heads that attain $D_K^*$ (bar: within its interval)")
 
 
@@ -134,7 +141,7 @@ def draw_law_scatter(info: adler.LawScatter, axes: list[Axes]) -> None:
     ax.set_xlabel(r"law $m\,\ln m / d$")
     ax.set_ylabel(r"measured $D_K^*$")
     ax.text(0.02, 0.98, "\n".join(info.summary), transform=ax.transAxes, va="top", fontsize=7)
-    ax.legend(**RIGHT)
+    _legend(ax)
 
 
 def draw_diagonal(info: adler.Diagonal, axes: list[Axes]) -> None:
@@ -248,7 +255,7 @@ def draw_head_map(info: adler.HeadMap, axes: list[Axes]) -> None:
     ax.set_title(
         f"Several heads beat one in {n['several_beat_one']} of {n['cells']} cells (number: heads at $D_K^*$)", fontsize=8
     )
-    ax.legend(**RIGHT)
+    _legend(ax)
 
 
 def draw_target_costs(info: adler.TargetCosts, axes: list[Axes]) -> None:
@@ -269,7 +276,7 @@ def draw_target_costs(info: adler.TargetCosts, axes: list[Axes]) -> None:
     ax.set_ylim(0, 1.08 * max(1.0, most_ratio))
     ax.set_xlabel("items m, below it the width d")
     ax.set_ylabel(r"$D_K$ at the target / $D_K$ when exact")
-    ax.legend(**RIGHT)
+    _legend(ax)
 
 
 # ------------------------------------------------------------------------------------------------------ all of them
