@@ -123,6 +123,14 @@ def test_censored_cells_are_named_and_left_out() -> None:
     assert "not reached" in found.left_out[1][1]
 
 
+def test_cells_cut_short_are_left_out() -> None:
+    """Their D_K* is an upper bound: more heads were not tried."""
+    known = cells(lambda m, d: 1000 * law(m, d))
+    cut = replace(known[0], heads=4, most_heads=4, evidence="cut")
+    found = fit_law([*known, cut])
+    assert found.fit == fit_law(known).fit and "the most heads tried, 4" in found.left_out[0][1]
+
+
 def test_the_fit_id_is_of_the_evidence_in_any_order() -> None:
     known = cells(lambda m, d: 1000 * law(m, d), 0.1)
     found = fit_law(known)

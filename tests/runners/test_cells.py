@@ -18,7 +18,7 @@ from keyspan.problems.relations import Relations
 from keyspan.runners import driver
 from keyspan.runners.cells import fit, recover
 from keyspan.runners.questions import calibration_questions, relations_question
-from keyspan.specs import Question, Run
+from keyspan.specs import Channel, Question, Run
 from keyspan.verdict import Status, Verdict
 
 SIZES = ((64, 32), (64, 16), (128, 64), (128, 32))
@@ -102,10 +102,29 @@ def test_a_short_list_of_heads_counts_if_its_best_is_inside(store: Store) -> Non
     assert inside.heads == 2 and recover(store.records())[0] == [inside]
 
 
-def test_a_short_list_of_heads_whose_most_is_the_best_is_left_out(store: Store) -> None:
-    ask(store, question((128, 32), heads=[1, 2]))
-    found, ((name, reason),) = recover(store.records())
-    assert found == [] and name == "128 items, d_model 32, gradient" and "the most heads tried, 2" in reason
+def test_a_short_list_of_heads_whose_most_is_the_best_is_left_out(store: Store, tmp_path: Path) -> None:
+    ask(store, question((128, 64), heads=[1, 2, 4]), question((64, 32)))
+    (cut,) = ask(store, question((128, 32), heads=[1, 2]))
+    assert cut.cut_short and cut in recover(store.records())[0]
+    data = fit(store=f"sqlite:///{tmp_path}/lab.db").to_dict()
+    (gone,) = data["left_out"]
+    assert len(data["cells"]) == 2 and gone["cell"] == "128 items, d_model 32" and "the most heads tried, 2" in gone["reason"]
+
+
+def test_the_longest_list_of_heads_decides(store: Store) -> None:
+    """A shorter one that was asked before knows less: more heads did with less."""
+
+    def odd(run: Run) -> Verdict:
+        needs = {1: 24, 2: 20, 4: 22, 8: 16}
+        channel = run.instrument
+        assert isinstance(channel, Channel)
+        good = channel.key_budget >= needs.get(channel.heads, 10**6)
+        return Verdict(status=Status.MEASURED, exact=good, scores={"f1": float(good), "f1_best": float(good)})
+
+    for heads in ([1, 2, 4], [1, 2, 4, 8]):
+        driver.answer([question((128, 32), heads=heads)], store, lambda: Oracle(odd))
+    (cell,) = recover(store.records())[0]
+    assert (cell.heads, cell.key_budget, cell.cut_short) == (8, 16, True)
 
 
 def test_the_target_is_a_question_of_its_own(store: Store) -> None:

@@ -158,13 +158,12 @@ def fit_law(cells: Sequence[Cell], left_out: Sequence[tuple[str, str]] = ()) -> 
     fit_id: hash of the model and of the evidence (the run ids) of every cell used. exponent: of the law itself, fitted as
     ln D_K* = s ln(m' ln m' / d) + const; 1 where D_K* is proportional to it.
     """
-    used = tuple(sorted((c for c in cells if c.key_budget is not None and c.law > 0), key=_order))
-    censored = [(c.name, "D_K* was not reached with d_key <= d_model") for c in cells if c.key_budget is None]
-    censored += [(c.name, "the law is 0 for a single edge") for c in cells if c.key_budget is not None and c.law <= 0]
+    used = tuple(sorted((cell for cell in cells if _unfit(cell) is None), key=_order))
+    unfit = [(cell.name, why) for cell in cells if (why := _unfit(cell)) is not None]
     if len(used) < 2:
         raise BadInput(
             f"A fit must have at least 2 cells that reached their target, but got {len(used)} "
-            f"({len(censored) + len(left_out)} left out). Measure more cells: keyspan reproduce adler:fig3 --tier smoke."
+            f"({len(unfit) + len(left_out)} left out). Measure more cells: keyspan reproduce adler:fig3 --tier smoke."
         )
     fit_id = digest({"model": LAW.name, "version": FIT_VERSION, "evidence": sorted(c.evidence for c in used)}, "f")
     stream = Stream(fit_id, "bootstrap")
@@ -176,9 +175,18 @@ def fit_law(cells: Sequence[Cell], left_out: Sequence[tuple[str, str]] = ()) -> 
         exponent=_fit(slope, used, draws).parameters.get("s"),
         rivals=tuple(_fit(model, used, draws) for model in RIVALS),
         used=used,
-        left_out=(*left_out, *censored),
+        left_out=(*left_out, *unfit),
         fit_id=fit_id,
     )
+
+
+def _unfit(cell: Cell) -> str | None:
+    """Why a cell has no D_K* to fit, or None."""
+    if cell.key_budget is None:
+        return "D_K* was not reached with d_key <= d_model"
+    if cell.cut_short:
+        return f"the most heads tried, {cell.most_heads}, are the best: more might do with less"
+    return "the law is 0 for a single edge" if cell.law <= 0 else None
 
 
 def _order(cell: Cell) -> tuple[int, int, int, str, str, str]:

@@ -236,7 +236,8 @@ def ratio_spread(found: Measured) -> float | None:
 
 def law_of(found: Measured) -> LawFit | None:
     """The law fitted to a figure's cells, where there are enough."""
-    return fit_law(found.at(0.99)) if len(_reached(found)) >= FIT_CELLS else None
+    known = [cell for cell in _reached(found) if not cell.cut_short]
+    return fit_law(found.at(0.99)) if len(known) >= FIT_CELLS else None
 
 
 # ------------------------------------------------------------------------------------------------------ helpers

@@ -167,23 +167,18 @@ def _cell(group: _Group, target: float) -> Cell | str:
     """The cell of the most seeds and the most head counts that are answered in full, or why there is none.
 
     Head counts are powers of two from 1 up to items/8, as in the default question. A shorter list was asked where more
-    heads are dear; it counts only if the most heads tried are not the best, so that more would not have been better.
+    heads are dear; a fit leaves the cell out if the most heads tried are the best (`Cell.cut_short`).
     """
     problem = group.example.problem
     assert isinstance(problem, Relations)
     full = default_heads(problem.items)
-    cut = None
     for heads in (full[:n] for n in range(len(full), 0, -1) if set(full[:n]) <= group.heads):
         for seeds in _seed_sets(group.replicates):
             question = _question(group.example, problem, heads, seeds, target)
             answer = propose(question, group.verdicts)
-            if not isinstance(answer, Answer):
-                continue
-            cell = cell_of(question, answer)
-            if heads == full or (cell.heads is not None and not cell.cut_short):
-                return cell
-            cut = cut or f"the most heads tried, {heads[-1]}, are the best or none is enough: more might do with less"
-    return cut or "its question is not answered in full by the records there are"
+            if isinstance(answer, Answer):
+                return cell_of(question, answer)
+    return "its question is not answered in full by the records there are"
 
 
 def _seed_sets(found: set[int]) -> Iterator[tuple[int, ...]]:
