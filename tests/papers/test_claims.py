@@ -74,7 +74,8 @@ RISING = {1: {8: 0.1, 16: 0.2, 32: 0.3}, 2: {8: 0.2, 16: 0.4, 32: 0.995, 64: 1.0
 def test_the_threshold() -> None:
     one = found("fig1", lines=[curves(128, 32, RISING)])
     assert claims.threshold_width(one) == 2  # two heads: 0.4 at 16, 0.995 at 32
-    assert claims.threshold_place(one) == pytest.approx(32 / law(128, 32))
+    where = 16 + 16 * (0.99 - 0.4) / (0.995 - 0.4)  # on the line between them
+    assert claims.threshold_place(one) == pytest.approx(where / law(128, 32))
     assert claims.one_head_deficit(one) == pytest.approx(0.995 - 0.3)
     verdicts = judged(one)
     assert verdicts["adler-threshold-sharp"].holds is verdicts["adler-threshold-place"].holds is True
@@ -85,14 +86,15 @@ def test_the_worst_cell_counts() -> None:
     wide = {1: {8: 0.1, 16: 0.99, 32: 1.0}, 2: {4: 0.1, 8: 0.6, 32: 0.991, 64: 1.0}}
     both = found("fig1", lines=[curves(128, 32, RISING), curves(128, 8, wide)])
     assert claims.threshold_width(both) == 2 and claims.one_head_deficit(both) == pytest.approx(0.991 - 1.0)
-    place = max(law(128, 8) / 16, 32 / law(128, 32))
-    assert claims.threshold_place(both) == pytest.approx(place)
+    assert claims.threshold_place(both) == pytest.approx(law(128, 8) / 16)  # one head crosses at 16 exactly
     assert judged(both)["adler-one-head-below"].holds is False
 
 
 def test_a_dip_above_is_below_the_threshold() -> None:
     line = curves(128, 32, {1: {8: 0.1, 16: 0.2}, 2: {8: 0.4, 16: 1.0, 32: 0.9, 64: 1.0}})
-    assert line.reach(2) == 64 and line.reach(1) is None
+    assert line.reach(2) == 64 and line.reach(1) is line.crossing(1) is None
+    assert line.crossing(2) == pytest.approx(32 + 32 * 0.9)
+    assert curves(128, 32, {1: {8: 1.0, 16: 1.0}}).crossing(1) == 8  # nothing was measured below
 
 
 def test_what_never_rises_cannot_be_said() -> None:

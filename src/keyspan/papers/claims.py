@@ -135,9 +135,13 @@ def _width(curves: Curves) -> float | None:
 
 
 def threshold_place(found: Measured) -> float | None:
-    """Over cells, the largest factor between the smallest D_K that reaches the target and the law."""
-    reached = [_best(curves) for curves in found.curves]
-    return _most([None if b is None else max(b[1] / c.law, c.law / b[1]) for b, c in zip(reached, found.curves, strict=True)])
+    """Over cells, the largest factor between the D_K where F1 crosses the target, for the best heads, and the law."""
+    return _most([_place(curves) for curves in found.curves])
+
+
+def _place(curves: Curves) -> float | None:
+    reached = [where for heads in curves.heads if (where := curves.crossing(heads)) is not None]
+    return max(min(reached) / curves.law, curves.law / min(reached)) if reached else None
 
 
 def one_head_deficit(found: Measured) -> float | None:

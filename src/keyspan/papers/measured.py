@@ -66,6 +66,17 @@ class Curves:
             found = point.key_budget
         return found
 
+    def crossing(self, heads: int) -> float | None:
+        """Where F1 crosses the target, on the line between `reach` and the budget measured below it."""
+        reach, line = self.reach(heads), self.of(heads)
+        above = next((p for p in line if p.key_budget == reach), None)
+        below = max((p for p in line if reach is not None and p.key_budget < reach), key=lambda p: p.key_budget, default=None)
+        if above is None or below is None:
+            return reach
+        low, high = below.mean or 0.0, above.mean or 0.0
+        share = (self.target - low) / (high - low)
+        return below.key_budget + share * (above.key_budget - below.key_budget)
+
 
 @dataclass(frozen=True)
 class Measured:
