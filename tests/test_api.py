@@ -84,7 +84,18 @@ def test_every_name_is_there_and_says_what_it_is(name: str) -> None:
 def test_about_twenty_names_each_once() -> None:
     assert len(keyspan.__all__) == len(set(keyspan.__all__)) <= 25
     assert sorted(keyspan.__all__) == dir(keyspan)
-    for name in ("design", "certify", "measure", "calibrate", "open_store", "Relations", "graphs", "embeddings"):
+    for name in (
+        "design",
+        "certify",
+        "measure",
+        "calibrate",
+        "reproduce",
+        "fit",
+        "open_store",
+        "Relations",
+        "graphs",
+        "embeddings",
+    ):
         assert name in keyspan.__all__
 
 
@@ -119,6 +130,7 @@ def test_one_root_for_every_error() -> None:
 
 def test_keyword_only_after_the_first_argument() -> None:
     calls: list[Callable[..., object]] = [keyspan.measure, keyspan.design, keyspan.calibrate, keyspan.certify]
+    calls += [keyspan.reproduce, keyspan.fit]
     for call in calls:
         with pytest.raises(TypeError, match="positional"):
             call(16, 3)

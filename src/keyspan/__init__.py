@@ -26,8 +26,10 @@ _WHERE = {
     "calibrate": "keyspan.runners.measure",
     "certify": "keyspan.advice.certify",
     "design": "keyspan.advice.design",
+    "fit": "keyspan.runners.cells",
     "measure": "keyspan.runners.measure",
     "open_store": "keyspan.evidence.store",
+    "reproduce": "keyspan.views.reproduce",
 }
 _MODULES = {"embeddings": "keyspan.problems.embeddings", "graphs": "keyspan.problems.graphs"}
 
@@ -43,10 +45,12 @@ if TYPE_CHECKING:
     from keyspan.problems import graphs as graphs
     from keyspan.problems.dichotomies import Dichotomies as Dichotomies
     from keyspan.problems.relations import Relations as Relations
+    from keyspan.runners.cells import fit as fit
     from keyspan.runners.lab import Lab as Lab
     from keyspan.runners.measure import calibrate as calibrate
     from keyspan.runners.measure import measure as measure
     from keyspan.verdict import Verdict as Verdict
+    from keyspan.views.reproduce import reproduce as reproduce
 
 
 def __getattr__(name: str) -> Any:

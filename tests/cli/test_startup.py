@@ -64,6 +64,8 @@ def watched(*argv: str) -> tuple[list[str], str]:
         ("runs", "list"),
         (*CELL, "--json"),
         (*CELL, "--dry-run"),
+        ("reproduce", "--help"),
+        ("reproduce", "adler:fig4", "--dry-run"),
     ],
     ids=" ".join,
 )

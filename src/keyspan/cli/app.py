@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from keyspan.cli import bench, calibrate, certify, design, doctor, measure, options, runs
+from keyspan.cli import bench, calibrate, certify, design, doctor, fit, measure, options, reproduce, runs
 from keyspan.errors import BadInput, KeyspanError
 
 EPILOG = (
@@ -16,7 +16,7 @@ EPILOG = (
     "--device auto|cpu|cuda, --seed N, --quiet, --dry-run (what would be trained)."
 )
 
-TRAINING = ("measure", "calibrate", "bench")  # the verbs that know what a dry run is
+TRAINING = ("measure", "calibrate", "reproduce", "bench")  # the verbs that know what a dry run is
 
 app = typer.Typer(
     name="keyspan",
@@ -29,6 +29,8 @@ app.command("design")(design.design)
 app.command("certify")(certify.certify)
 app.add_typer(measure.app, name="measure")
 app.command("calibrate")(calibrate.calibrate)
+app.add_typer(fit.app, name="fit")
+app.command("reproduce")(reproduce.reproduce)
 app.add_typer(runs.app, name="runs")
 app.command("bench")(bench.bench)
 app.command("doctor")(doctor.doctor)

@@ -49,12 +49,12 @@ def dry_run(questions: list[Question], jobs: int | None) -> int:
     return 0
 
 
-def hand_out(question: Question, path: Path) -> int:
-    """Write a question for `python -m keyspan.lab.worker`, which carries out its whole search elsewhere."""
+def hand_out(questions: list[Question], path: Path) -> int:
+    """Write questions for `python -m keyspan.lab.worker`, which carries out their whole search elsewhere."""
     if path.is_dir():
         raise BadInput(f"`--hand-out` must be a file, but got the folder {path}. Name a file in it.")
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(canonical(question.to_json()) + "\n")
+    path.write_text("".join(canonical(question.to_json()) + "\n" for question in questions))
     if current.json:
         show.print_json(head() | {"path": str(path)})
     show.note(f"wrote {path}. Run: python -m keyspan.lab.worker {path} --out DIR; then: keyspan runs import DIR")

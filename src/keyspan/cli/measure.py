@@ -81,7 +81,7 @@ def relations(
     if current.dry_run:
         return asking.dry_run([question], jobs)
     if hand_out is not None:
-        return asking.hand_out(question, hand_out)
+        return asking.hand_out([question], hand_out)
     if figure is not None:
         figure.parent.mkdir(parents=True, exist_ok=True)
     (outcome,) = asking.ask([question], jobs, weights)

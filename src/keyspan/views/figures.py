@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from keyspan.errors import BadInput
 from keyspan.files.paths import replacing
@@ -146,8 +146,32 @@ def draw_threshold_curves(info: ThresholdCurves, axes: Axes) -> None:
     axes.legend(fontsize=7, frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5))
 
 
-def save(info: ThresholdCurves, draw: Callable[[Any, Axes], None], path: Path, width: str = "page") -> list[Path]:
+class Info(Protocol):
+    """The data of a figure: rows for the CSV beside it, and the figure in words."""
+
+    @property
+    def alt_text(self) -> str: ...
+    def rows(self) -> list[dict[str, Any]]: ...
+
+
+Drawn = TypeVar("Drawn", bound=Info)
+
+
+def save(info: Drawn, draw: Callable[[Drawn, Axes], None], path: Path, width: str = "page") -> list[Path]:
     """Write PATH.svg, PATH.png and PATH.csv, with the same bytes for the same data. returns: the paths"""
+    size = WIDTHS[width]
+    return save_panels(info, lambda data, axes: draw(data, axes[0]), path, size=(size, size * 0.5))
+
+
+def save_panels(
+    info: Drawn,
+    draw: Callable[[Drawn, list[Axes]], None],
+    path: Path,
+    *,
+    size: tuple[float, float],
+    panels: int = 1,
+) -> list[Path]:
+    """`save`, with so many panels in a row and a size in inches. draw: is given the axes of all panels"""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -156,15 +180,14 @@ def save(info: ThresholdCurves, draw: Callable[[Any, Axes], None], path: Path, w
     if stem.is_dir():
         raise BadInput(f"`--figure` must be a file name, but got the folder {stem}. Name a file in it.")
     stem.parent.mkdir(parents=True, exist_ok=True)
-    size = WIDTHS[width]
     style: Any = {"svg.hashsalt": "keyspan", "svg.fonttype": "none", "font.size": 8}
     style |= {"axes.spines.top": False, "axes.spines.right": False}
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(style)
-        figure: Figure = Figure(figsize=(size, size * 0.5), layout="constrained")
+        figure: Figure = Figure(figsize=size, layout="constrained")
         FigureCanvasAgg(figure)
-        draw(info, figure.add_subplot())
+        draw(info, [figure.add_subplot(1, panels, k + 1) for k in range(panels)])
         written = [_with_suffix(stem, ".svg"), _with_suffix(stem, ".png"), _with_suffix(stem, ".csv")]
         with replacing(written[0]) as handle:
             figure.savefig(handle, format="svg", metadata={"Date": None, "Description": info.alt_text})

@@ -1,0 +1,74 @@
+"""`keyspan reproduce`: the figures of a paper, and what they say of its claims."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from keyspan.cli.options import current
+
+
+def reproduce(
+    name: str = typer.Argument(..., help="A paper, or one of its figures: adler, adler:fig1 ...", metavar="PAPER[:FIGURE]"),
+    tier: str = typer.Option("smoke", help="smoke (minutes), short (an hour of two cores), paper (a GPU)."),
+    out: Path = typer.Option(Path("figures"), help="Folder for the pictures and their data."),
+    jobs: int | None = typer.Option(None, help="Worker processes (default: one a core)."),
+    hand_out: Path | None = typer.Option(None, help="Write the questions here for keyspan.lab.worker; train nothing."),
+) -> int:
+    """Measure a figure as its authors define it, draw it, and judge the claims that it can decide."""
+    from keyspan.cli import asking, show
+    from keyspan.papers.reproduce import plan
+    from keyspan.views.reproduce import carry_out_and_draw, check_folder
+
+    chosen = plan(name, tier, current.seed)
+    folder = check_folder(out)
+    if hand_out is not None:
+        return asking.hand_out(chosen.questions, hand_out)
+    if current.dry_run:
+        return asking.dry_run(chosen.questions, jobs)
+    result = carry_out_and_draw(chosen, lambda questions: asking.ask(questions, jobs), folder)
+    data = result.to_dict()
+    if current.json:
+        show.print_json(data)
+    else:
+        _print(data, result)
+    for one in data["figures"]:
+        for path in one["files"]:
+            show.note(f"wrote {path}")
+    return 3 if result.failed else 0
+
+
+def _print(data: dict[str, Any], result: Any) -> None:
+    from keyspan.cli import show
+    from keyspan.views.adler import cell_table_info
+
+    out = show.console()
+    for one in result.figures:
+        if one.figure.name == "fig5":
+            info = cell_table_info(one)
+            rows = [[m, *[" ".join(info.text(m, d)) for d in info.widths]] for m in info.items]
+            title = "fig5: D_K* with its 95% range, over items (rows) and d_model (columns)"
+            out.print(show.table(title, ["items", *map(str, info.widths)], rows, left=0))
+        else:
+            out.print(f"{one.figure.name}: {result.shown[one.figure.name]['words']}")
+    marks = {True: "holds", False: "fails", None: "cannot be said"}
+    rows = [
+        [c["id"], show.number(c["measured"], 2), f"{c['test']} {_bound(c['threshold'])}", marks[c["holds"]], c["claim"]]
+        for c in data["claims"]
+    ]
+    if rows:
+        out.print(show.table("Claims", ["id", "measured", "holds if", "verdict", "claim"], rows, left=5))
+    for reason in dict.fromkeys(c["reason"] for c in data["claims"] if c["reason"]):
+        out.print(f"cannot be said: {reason}")
+    for (items, d_model), why in dict(gone for one in result.figures for gone in one.sweep.left_out).items():
+        show.note(f"left out: m {items}, d {d_model}: {why}")
+    counted = f"{data['done']} of {data['cells']} cells done, {data['failed']} with failed members"
+    out.print(
+        f"{data['figure']} at tier {data['tier']}: {counted}; trained now {data['trained_now']} of {len(data['run_ids'])}"
+    )
+
+
+def _bound(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float | int) else " and ".join(f"{v:g}" for v in value)

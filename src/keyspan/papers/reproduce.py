@@ -1,0 +1,91 @@
+"""Reproduce figures of a paper: ask all their questions together, read the data off the answers, judge the claims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import keyspan
+from keyspan.errors import BadInput
+from keyspan.papers import adler, claims
+from keyspan.papers.measured import Measured, measured
+from keyspan.papers.sweeps import Figure, Size, choose, questions
+from keyspan.runners.driver import Outcome
+from keyspan.specs import Question, canonical
+
+SCHEMA = 1
+PAPERS: Mapping[str, Callable[[], dict[str, Figure]]] = {adler.PAPER: adler.figures}
+Answerer = Callable[[list[Question]], Sequence[Outcome]]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Figures chosen, with the questions of each and all of them together, each once."""
+
+    name: str
+    paper: str
+    tier: str
+    figures: tuple[tuple[Figure, tuple[Question, ...]], ...]
+
+    @property
+    def questions(self) -> list[Question]:
+        """Every question once, in the order of the figures."""
+        return list({canonical(q.to_json()): q for _, asked in self.figures for q in asked}.values())
+
+
+def plan(name: str, tier: str, seed: int = 0) -> Plan:
+    """What `adler` or `adler:fig3` asks at a tier. seed: which set of instances"""
+    paper = name.partition(":")[0]
+    if paper not in PAPERS:
+        known = ", ".join(p if not f else f"{p}:{f}" for p in PAPERS for f in ("", *PAPERS[p]()))
+        raise BadInput(f"What to reproduce must be one of {known}, but got {name!r}. Choose one.")
+    chosen = choose(paper, PAPERS[paper](), name, tier)
+    return Plan(name, paper, tier, tuple((f, tuple(questions(f.tiers[tier], seed))) for f in chosen))
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    """Figures measured and their claims judged. shown: by figure, the data drawn, its summary, and the files"""
+
+    plan: Plan
+    figures: tuple[Measured, ...]
+    shown: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def failed(self) -> int:
+        """Cells with a member that has no number; a cell of several figures counts once."""
+        return len(set[Size]().union(*(figure.failed_sizes for figure in self.figures)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON of `keyspan reproduce`: totals over the figures, then each of them."""
+        each = [self._figure(found) for found in self.figures]
+        cells = len({size for found in self.figures for size in found.sizes})
+        totals = {"cells": cells, "done": cells - self.failed, "failed": self.failed}
+        run_ids = sorted(set[str]().union(*(found.run_ids for found in self.figures)))
+        trained = set[str]().union(*(found.trained for found in self.figures))
+        head = {"schema": SCHEMA, "keyspan": keyspan.__version__, "figure": self.plan.name, "tier": self.plan.tier}
+        judged = {claim["id"]: claim for one in reversed(each) for claim in one["claims"]}
+        once = [judged[claim.id] for claim in claims.load(self.plan.paper) if claim.id in judged]
+        return head | totals | {"claims": once, "figures": each, "run_ids": run_ids, "trained_now": len(trained)}
+
+    def _figure(self, found: Measured) -> dict[str, Any]:
+        cells, failed = len(found.sizes), len(found.failed_sizes)
+        return {
+            "figure": f"{self.plan.paper}:{found.figure.name}",
+            "title": found.figure.title,
+            "cells": cells,
+            "done": cells - failed,
+            "failed": failed,
+            "claims": [judged.to_dict() for judged in claims.judge(found, self.plan.paper)],
+            "left_out": [{"items": m, "d_model": d, "reason": why} for (m, d), why in found.sweep.left_out],
+        } | dict(self.shown.get(found.figure.name, {}))
+
+
+def carry_out(chosen: Plan, answer: Answerer) -> tuple[Measured, ...]:
+    """Answer all questions of a plan together and read every figure's data off them."""
+    asked = chosen.questions
+    outcomes = dict(zip((canonical(q.to_json()) for q in asked), answer(asked), strict=True))
+    return tuple(
+        measured(figure, chosen.tier, qs, [outcomes[canonical(q.to_json())] for q in qs]) for figure, qs in chosen.figures
+    )

@@ -1,0 +1,199 @@
+"""Cells recovered from records, and laws fitted to them: `keyspan fit`.
+
+A store holds members, not questions. So the question that a capacity measurement would have asked is asked again of
+every (problem, recipe) found among the records, over the seeds found there, and answered from the records alone. A
+cell whose question is not answered in full is left out, by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import keyspan
+from keyspan.errors import BadInput, require
+from keyspan.evidence.cells import Cell, cell_of, read_cells, recipe_name
+from keyspan.evidence.fits import LawFit, fit_law
+from keyspan.evidence.record import Record
+from keyspan.evidence.store import open_store
+from keyspan.files.paths import name_of
+from keyspan.lab.recipes import Recipe
+from keyspan.lab.search import Answer, propose
+from keyspan.problems.relations import Relations
+from keyspan.runners.lab import default_store
+from keyspan.runners.questions import SEED_STRIDE, default_heads, relations_question
+from keyspan.specs import Channel, Question, Run, canonical, is_known
+from keyspan.verdict import Verdict
+
+MODELS = ("law",)
+LeftOut = tuple[str, str]  # a cell's name, and why it is not used
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """A law fitted to measured cells. source: where the cells came from"""
+
+    source: str
+    recipe: str
+    target: float
+    law: LawFit
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON of `keyspan fit law`."""
+        head = {"schema": 1, "keyspan": keyspan.__version__, "source": self.source}
+        return head | {"recipe": self.recipe, "target": self.target} | self.law.to_dict()
+
+
+def fit(
+    model: str = "law",
+    *,
+    source: str | Path | None = None,
+    store: str | None = None,
+    recipe: str = "gradient",
+    target: float = 0.99,
+    graph: str | None = None,
+    embeddings: str | None = None,
+) -> FitResult:
+    """Fit a model to measured cells: D_K* = c m' ln m' / d with its rivals.
+
+    source: a CSV of cells (as fig5 writes) or a JSONL of records (default: the store)    store: URL (default:
+    KEYSPAN_STORE, else a file in the current folder)    recipe, target: only cells measured so; recipes are never mixed
+    graph, embeddings: only this family
+    """
+    require(model in MODELS, f"`model` in {'|'.join(MODELS)}", repr(model), "Choose one.")
+    require(0 < target <= 1, "`0 < --target <= 1`", target, "F1 is a fraction; try 0.99.")
+    cells, left_out = load_cells(source, store, target)
+    matches = [
+        cell
+        for cell in cells
+        if cell.target == target and graph in (None, cell.graph) and embeddings in (None, cell.embeddings)
+    ]
+    chosen = [cell for cell in matches if cell.recipe == recipe]
+    if not chosen and matches:
+        others = ", ".join(sorted({cell.recipe for cell in matches}))
+        raise BadInput(f"`--recipe` must be one that was measured, but got {recipe!r}. There is: {others}.")
+    left_out += [(f"{cell.name}, {cell.recipe}", "measured with another recipe") for cell in matches if cell.recipe != recipe]
+    where = str(source) if source is not None else (store or default_store())
+    return FitResult(where, recipe, target, fit_law(chosen, left_out))
+
+
+def load_cells(source: str | Path | None, store: str | None, target: float) -> tuple[list[Cell], list[LeftOut]]:
+    """Cells of a CSV file, of a JSONL export, or of a store, and the ones that could not be used."""
+    if source is None:
+        with open_store(store or default_store(), read_only=True, missing_ok=True) as opened:
+            return recover(opened.records(kind="relations"), target)
+    if Path(source).suffix.lower() == ".csv":
+        return read_cells(source), []
+    if Path(source).suffix.lower() == ".jsonl":
+        return recover(_records(Path(source)), target)
+    raise BadInput(f"`--from` must be a .csv of cells or a .jsonl of records, but got {name_of(source)!r}. Name one.")
+
+
+def _records(path: Path) -> Iterator[Record]:
+    if not path.is_file():
+        raise BadInput(f"`--from` must be a file that exists, but got {name_of(path)!r}. Check the path.")
+    with open(path, encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            if line.strip():
+                try:
+                    yield Record.from_line(line)
+                except BadInput as error:
+                    raise BadInput(f"{name_of(path)}:{number}: {error}") from None
+
+
+# --------------------------------------------------------------------------------------------- from records
+
+
+@dataclass
+class _Group:
+    """What there is of one problem under one recipe."""
+
+    example: Run
+    verdicts: dict[str, Verdict]
+    replicates: set[int]
+    heads: set[int]
+
+
+def recover(records: Iterable[Record], target: float = 0.99) -> tuple[list[Cell], list[LeftOut]]:
+    """The cells whose question these records answer in full, and the others with the reason."""
+    cells: list[Cell] = []
+    left_out: list[LeftOut] = []
+    for group in _groups(records).values():
+        found = _cell(group, target)
+        if isinstance(found, Cell):
+            cells.append(found)
+        else:
+            problem, recipe = group.example.problem, group.example.recipe
+            assert isinstance(problem, Relations) and isinstance(recipe, Recipe)
+            name = Cell(
+                items=problem.items,
+                d_model=problem.d_model,
+                edges=problem.edges,
+                graph=problem.graph.name,
+                embeddings=problem.embeddings.name,
+            ).name
+            left_out.append((f"{name}, {recipe_name(recipe)}", found))
+    return cells, left_out
+
+
+def _groups(records: Iterable[Record]) -> dict[str, _Group]:
+    """Records by problem, recipe, stopping rule and arithmetic; what cannot be decoded here, or is no channel, is skipped."""
+    groups: dict[str, _Group] = {}
+    for record in records:
+        run = record.run
+        if not _decodable(run):
+            continue
+        key = canonical({name: run[name] for name in ("problem", "recipe", "stopping", "arithmetic")})
+        if key not in groups:
+            groups[key] = _Group(Run.from_json(run), {}, set(), set())
+        group = groups[key]
+        group.verdicts[record.run_id] = record.verdict
+        group.replicates.add(int(run["replicate"]))
+        group.heads.add(int(run["instrument"]["heads"]))
+    return groups
+
+
+def _decodable(run: Mapping[str, Any]) -> bool:
+    """Whether a record is of a channel on relations, and every spec in it is known here."""
+    if run["problem"].get("family") != Relations.family or run["instrument"].get("family") != Channel.family:
+        return False
+    parts = [run["problem"], run["instrument"], run["recipe"], *run["recipe"].get("phases", ())]
+    return all(is_known(str(part.get("family")), part.get("version")) for part in parts)
+
+
+def _cell(group: _Group, target: float) -> Cell | str:
+    """The cell of the most seeds and the most head counts that are answered in full, or why there is none.
+
+    Head counts are powers of two from 1 up to items/8, as in the default question. A shorter list was asked where more
+    heads are dear; a fit leaves the cell out if the most heads tried are the best (`Cell.cut_short`).
+    """
+    problem = group.example.problem
+    assert isinstance(problem, Relations)
+    full = default_heads(problem.items)
+    for heads in (full[:n] for n in range(len(full), 0, -1) if set(full[:n]) <= group.heads):
+        for seeds in _seed_sets(group.replicates):
+            question = _question(group.example, problem, heads, seeds, target)
+            answer = propose(question, group.verdicts)
+            if isinstance(answer, Answer):
+                return cell_of(question, answer)
+    return "its question is not answered in full by the records there are"
+
+
+def _seed_sets(found: set[int]) -> Iterator[tuple[int, ...]]:
+    """Runs of seeds that a question could have asked: 0, 1, 2 ... of one `--seed`, the longest first."""
+    bases = sorted({i - i % SEED_STRIDE for i in found})
+    sets = []
+    for base in bases:
+        count = 0
+        while base + count in found:
+            count += 1
+        sets += [tuple(range(base, base + n)) for n in range(1, count + 1)]
+    yield from sorted(sets, key=lambda s: (-len(s), s))
+
+
+def _question(example: Run, problem: Relations, heads: Sequence[int], seeds: tuple[int, ...], target: float) -> Question:
+    asked = relations_question(problem, heads=heads, seeds=len(seeds), target=target)
+    asked = replace(asked, recipe=example.recipe, stopping=example.stopping, arithmetic=example.arithmetic)
+    return replace(asked, replicates=seeds)

@@ -1,0 +1,46 @@
+"""`keyspan.reproduce`: figures of a paper measured, judged and drawn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from keyspan.errors import BadInput
+from keyspan.papers.measured import Measured
+from keyspan.papers.reproduce import Answerer, Plan, Reproduced, carry_out, plan
+from keyspan.runners.lab import Lab
+from keyspan.views.adler_draw import DRAWINGS, draw_figure
+
+DEFAULT_FOLDER = Path("figures")
+
+
+def reproduce(
+    name: str, *, tier: str = "smoke", out: str | Path | None = DEFAULT_FOLDER, lab: Lab | None = None, seed: int = 0
+) -> Reproduced:
+    """Measure figures of a paper, judge its claims on them, and draw them.
+
+    name: `adler`, or one figure such as `adler:fig3`    tier: smoke (minutes), short (an hour of two cores), paper (a
+    GPU)    out: the folder of the pictures, or None for none    lab: where records lie and what trains; what its store
+    holds is not trained again    seed: another set of instances
+    """
+    return carry_out_and_draw(plan(name, tier, seed), (lab or Lab()).answer, check_folder(out))
+
+
+def check_folder(out: str | Path | None) -> Path | None:
+    """Refuse a folder that cannot hold pictures before anything is trained for them."""
+    if out is not None and Path(out).exists() and not Path(out).is_dir():
+        raise BadInput(f"`--out` must be a folder, but got the file {out}. Name a folder; it is made if missing.")
+    return None if out is None else Path(out)
+
+
+def carry_out_and_draw(chosen: Plan, answer: Answerer, out: Path | None) -> Reproduced:
+    """Answer a plan's questions and draw its figures into a folder."""
+    found = carry_out(chosen, answer)
+    return Reproduced(chosen, found, {one.figure.name: _shown(one, out, chosen.paper) for one in found})
+
+
+def _shown(found: Measured, out: Path | None, paper: str) -> dict[str, Any]:
+    """A figure's data as in its CSV, what they come to, and the files drawn."""
+    info = DRAWINGS[found.figure.name].info(found)
+    files = [str(path) for path in draw_figure(found, out, paper)] if out else []
+    return {"words": info.alt_text, "summary": info.facts(), "data": info.rows(), "files": files}
