@@ -86,12 +86,15 @@ def repeated_parts(loop: Loop) -> Iterator[ast.AST]:
                     yield generator.iter
 
 
+STEPS = ("value_and_grad", "advance")  # an instrument's, and a whole crew's
+
+
 def is_step(node: ast.AST) -> bool:
     if not isinstance(node, ast.Call):
         return False
     called = node.func
-    return (isinstance(called, ast.Attribute) and called.attr == "value_and_grad") or (
-        isinstance(called, ast.Name) and called.id == "value_and_grad"
+    return (isinstance(called, ast.Attribute) and called.attr in STEPS) or (
+        isinstance(called, ast.Name) and called.id in STEPS
     )
 
 
@@ -117,6 +120,7 @@ def steps_of(loop: Loop) -> set[ast.AST]:
         ("value, grad = channel.value_and_grad(params, batch)", []),
         ("for step in range(9):\n    channel.value_and_grad(params, batch)", [1]),
         ("while value_and_grad(params)[0] > 0:\n    pass", [1]),
+        ("while crew.runs:\n    crew.advance()", [1]),
         ("for part in value_and_grad(params):\n    print(part)", []),
         ("[c.value_and_grad(p) for p in params]", [1]),
         ("any(value_and_grad(p)[0] > 0 for p in params)", [1]),

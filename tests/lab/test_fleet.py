@@ -19,7 +19,7 @@ from keyspan.attention.instrument import Bucket, Params
 from keyspan.attention.linear import LinearBucket
 from keyspan.errors import BadInput
 from keyspan.files.contents import Contents
-from keyspan.lab import fleet, recipes
+from keyspan.lab import crew, recipes
 from keyspan.lab.checkpoints import Checkpoints
 from keyspan.lab.fleet import Control, Finished, make_bucket, sail
 from keyspan.lab.judge import judge
@@ -341,7 +341,7 @@ def test_watching_and_keeping_checkpoints_changes_no_bit(tmp_path: Path, monkeyp
     runs = CREWS["gradient"]
     expected = train(runs)
     clock = itertools.count()
-    monkeypatch.setattr(fleet, "time", SimpleNamespace(monotonic=lambda: float(next(clock))))
+    monkeypatch.setattr(crew, "time", SimpleNamespace(monotonic=lambda: float(next(clock))))
     told: list[tuple[list[str], int, int]] = []
     control = Control(
         checkpoints=Checkpoints(tmp_path), every=3.0, notify=lambda ids, step, steps: told.append((ids, step, steps))
@@ -391,7 +391,7 @@ def test_a_rate_too_high_diverges() -> None:
 
 def out_of_memory(monkeypatch: pytest.MonkeyPatch, too_much: Callable[[Sequence[Run]], bool]) -> list[int]:
     """Make buckets of some crews impossible. returns: the sizes of the crews that were tried"""
-    whole, tried = fleet.make_bucket, []
+    whole, tried = crew.make_bucket, []
 
     def make_bucket(runs: Sequence[Run], device: torch.device) -> Bucket:
         tried.append(len(runs))
@@ -399,7 +399,7 @@ def out_of_memory(monkeypatch: pytest.MonkeyPatch, too_much: Callable[[Sequence[
             raise torch.OutOfMemoryError("no room")
         return whole(runs, device)
 
-    monkeypatch.setattr(fleet, "make_bucket", make_bucket)
+    monkeypatch.setattr(crew, "make_bucket", make_bucket)
     return tried
 
 

@@ -83,17 +83,23 @@ class ChannelBucket:
 
         The bias begins where the recipe puts it.
         """
-        shape = (len(runs), self.heads, self.d_key, self.width)
-        query, key = np.zeros(shape), np.zeros(shape)
-        for member, run in enumerate(runs):
-            c = self._channel(run)
-            stream = Stream(run.weights_id, "weights", getattr(run.recipe, "draw", 0))
-            w = stream.normal((2, c.heads, c.d_key, self.d_model)) * math.sqrt(self.init_scale / c.d_key)
-            query[member, : c.heads, : c.d_key, : self.d_model], key[member, : c.heads, : c.d_key, : self.d_model] = w
-        bias = np.zeros((len(runs), ALIGN))  # a whole slot, of which the first number counts
-        bias[:, 0] = self.bias
-        made = {"w_query": query, "w_key": key, "bias": bias}
-        return {k: torch.from_numpy(v).to(device=self.device, dtype=self.dtype) for k, v in made.items()}
+        return self.place([self.draw(run) for run in runs])
+
+    def draw(self, run: Run) -> Arrays:
+        """One member's initial weights, padded. w_query, w_key: (heads, d_key, width)    bias: a whole slot"""
+        c = self._channel(run)
+        stream = Stream(run.weights_id, "weights", getattr(run.recipe, "draw", 0))
+        w = stream.normal((2, c.heads, c.d_key, self.d_model)) * math.sqrt(self.init_scale / c.d_key)
+        both = np.zeros((2, self.heads, self.d_key, self.width))
+        both[:, : c.heads, : c.d_key, : self.d_model] = w
+        bias = np.zeros(ALIGN)  # a whole slot, of which the first number counts
+        bias[0] = self.bias
+        return {"w_query": both[0], "w_key": both[1], "bias": bias}
+
+    def place(self, drawn: Sequence[Arrays]) -> Params:
+        """Drawn weights of several members, stacked on the device."""
+        stacked = {k: torch.from_numpy(np.stack([d[k] for d in drawn])) for k in drawn[0]}
+        return {k: v.to(device=self.device, dtype=self.dtype) for k, v in stacked.items()}
 
     def load(self, batch: Batch, runs: Sequence[Run]) -> ChannelBatch:
         """Rows and edges on the device, padded."""
@@ -121,6 +127,18 @@ class ChannelBucket:
             flat=batch.flat[keep],
             sources=batch.sources[keep],
             closed=None if batch.closed is None else batch.closed[keep],
+        )
+
+    def join(self, batch: ChannelBatch, other: ChannelBatch) -> ChannelBatch:
+        """Two loaded batches as one."""
+        both = (batch, other)
+        closed = [b.x.new_zeros(len(b.x), self.heads) if b.closed is None else b.closed for b in both]
+        return ChannelBatch(
+            x=torch.cat([b.x for b in both]),
+            xt=torch.cat([b.xt for b in both]),
+            flat=torch.cat([b.flat for b in both]),
+            sources=torch.cat([b.sources for b in both]),
+            closed=None if all(b.closed is None for b in both) else torch.cat(closed),
         )
 
     # ------------------------------------------------------------------------------------------- the step

@@ -33,7 +33,15 @@ class Bucket(Protocol):
     """
 
     def init(self, runs: Sequence[Run]) -> Params:
-        """Initial weights, drawn from each run's weights id."""
+        """Initial weights, drawn from each run's weights id: `draw` of each, put in `place` together."""
+        ...
+
+    def draw(self, run: Run) -> Arrays:
+        """One member's initial weights, padded, not yet on the device."""
+        ...
+
+    def place(self, drawn: Sequence[Arrays]) -> Params:
+        """Several members' drawn weights, stacked on the device."""
         ...
 
     def load(self, batch: Batch, runs: Sequence[Run]) -> Any:
@@ -54,6 +62,10 @@ class Bucket(Protocol):
 
     def select(self, batch: Any, keep: torch.Tensor) -> Any:
         """The loaded batch of some members only. keep: (kept,) indices"""
+        ...
+
+    def join(self, batch: Any, other: Any) -> Any:
+        """Two loaded batches as one, the members of `other` last."""
         ...
 
 

@@ -46,12 +46,18 @@ class LinearBucket:
 
     def init(self, runs: Sequence[Run]) -> Params:
         """`w ~ N(0, init_scale / d)` entrywise, from each run's weights id and its recipe's draw. w: (members, dimension)"""
-        scale = math.sqrt(self.init_scale / self.dimension)
-        w = np.zeros((len(runs), self.width))
-        for member, run in enumerate(runs):
-            stream = Stream(run.weights_id, "weights", getattr(run.recipe, "draw", 0))
-            w[member, : self.dimension] = stream.normal((self.dimension,)) * scale
-        return {"w": torch.from_numpy(w).to(device=self.device, dtype=self.dtype)}
+        return self.place([self.draw(run) for run in runs])
+
+    def draw(self, run: Run) -> Arrays:
+        """One member's initial weights, padded. w: (width,)"""
+        w = np.zeros(self.width)
+        stream = Stream(run.weights_id, "weights", getattr(run.recipe, "draw", 0))
+        w[: self.dimension] = stream.normal((self.dimension,)) * math.sqrt(self.init_scale / self.dimension)
+        return {"w": w}
+
+    def place(self, drawn: Sequence[Arrays]) -> Params:
+        """Drawn weights of several members, stacked on the device."""
+        return {"w": torch.from_numpy(np.stack([d["w"] for d in drawn])).to(device=self.device, dtype=self.dtype)}
 
     def load(self, batch: Batch, runs: Sequence[Run]) -> LinearBatch:
         """Points on the device."""
@@ -65,6 +71,10 @@ class LinearBucket:
     def select(self, batch: LinearBatch, keep: torch.Tensor) -> LinearBatch:
         """The loaded batch of some members only."""
         return LinearBatch(batch.signed[keep], batch.real[keep])
+
+    def join(self, batch: LinearBatch, other: LinearBatch) -> LinearBatch:
+        """Two loaded batches as one."""
+        return LinearBatch(torch.cat([batch.signed, other.signed]), torch.cat([batch.real, other.real]))
 
     def _margins(self, params: Params, batch: LinearBatch) -> torch.Tensor:
         return torch.bmm(params["w"].unsqueeze(1), batch.signed.transpose(1, 2)).squeeze(1)

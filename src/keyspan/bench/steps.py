@@ -9,8 +9,9 @@ import torch
 
 from keyspan.attention.instrument import Arrays, dtype_of
 from keyspan.bench.timing import Step
-from keyspan.lab.fleet import make_bucket, recipe_of
-from keyspan.lab.optimizers import make_optimizer, one_cycle
+from keyspan.lab.crew import Crew, make_bucket, recipe_of
+from keyspan.lab.host import Control, Member
+from keyspan.lab.optimizers import one_cycle
 from keyspan.lab.recipes import Adam
 from keyspan.problems import NoContents
 from keyspan.problems.relations import RelationInstance
@@ -43,19 +44,16 @@ def initial(run: Run) -> Arrays:
 
 
 def fleet_step(runs: Sequence[Run], device: str) -> Step:
-    """One step of a whole fleet: the calls of the fleet's own loop, between two looks at who may leave."""
-    bucket = make_bucket(runs, torch.device(device))
-    batch = bucket.load(runs[0].problem.batch(0, [instance_of(r) for r in runs]), runs)  # type: ignore[attr-defined]
-    params = bucket.init(runs)
-    optimizer = make_optimizer(adam_of(runs[0]))
-    state = optimizer.start(params)
-    taken = 0
+    """One step of a whole fleet: what the fleet's own loop does between two looks at who may leave."""
+    where = torch.device(device)
+    queue = torch.cuda.Stream() if where.type == "cuda" else None
+    crew = Crew([Member(run, instance_of(run)) for run in runs], 0, where, Control(), queue)
 
     def call() -> None:
-        nonlocal taken
-        value, grads = bucket.value_and_grad(params, batch, value=False)
-        optimizer.step(params, value, grads, state, taken)
-        taken = min(taken + 1, optimizer.steps - 1)  # the last step of the cycle has a rate near zero
+        if not crew.optimizer.joins:  # the last step of the cycle, again and again, has a rate near zero
+            crew.step = min(crew.step, crew.optimizer.steps - 1)
+        with crew.stream():
+            crew.advance()
 
     return Step(call, sync_of(device))
 

@@ -38,23 +38,26 @@ class Checkpoints:
     def _path(self, run_id: str) -> Path:
         return self.folder / f"{run_id}.safetensors"
 
-    def save(self, run_id: str, member: int, phase: int, step: int, params: Tree, state: Tree) -> None:
-        """Keep one member's slots. params, state: tensors with a leading member axis"""
+    def save(self, run_id: str, member: int, phase: int, step: int, params: Tree, state: Tree, kernel: str = "torch") -> None:
+        """Keep one member's slots. params, state: tensors with a leading member axis    kernel: what trains it"""
         self.folder.mkdir(parents=True, exist_ok=True)
         tensors = {f"params.{k}": v[member].cpu().numpy() for k, v in params.items()}
         tensors |= {f"state.{k}": v[member].cpu().numpy() for k, v in state.items()}
         arrays = {k: np.atleast_1d(np.ascontiguousarray(v)) for k, v in tensors.items()}
         shapes = {k: ",".join(map(str, v.shape)) for k, v in tensors.items()}  # a scalar's shape is empty
         note = {f"shape.{k}": s for k, s in shapes.items()}
-        safetensors.write(self._path(run_id), arrays, {"phase": str(phase), "step": str(step)} | note)
+        safetensors.write(self._path(run_id), arrays, {"phase": str(phase), "step": str(step), "kernel": kernel} | note)
 
-    def load(self, run_id: str) -> Saved | None:
-        """Where this member stood, if it was kept; a damaged file counts as none, and the member starts again."""
+    def load(self, run_id: str, kernel: str = "torch") -> Saved | None:
+        """Where this member stood, if it was kept; a damaged file counts as none, and so does one that another kernel
+        wrote: the member starts again."""
         path = self._path(run_id)
         if not path.exists():
             return None
         try:
             note = safetensors.read_metadata(path)
+            if note.get("kernel", "torch") != kernel:
+                return None
             trees: dict[str, dict[str, torch.Tensor]] = {"params": {}, "state": {}}
             for name in safetensors.read_header(path).tensors:
                 shape = tuple(int(n) for n in note[f"shape.{name}"].split(",") if n)

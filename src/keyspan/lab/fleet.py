@@ -1,79 +1,37 @@
 """The fleet: members in, finished members out. Here stands the step loop, the only one in the package.
 
-Members of one bucket step together as a crew. A member leaves when it holds its problem exactly, when it has diverged,
-when its optimiser is done or when its steps are over; the others close ranks. No bit of a member depends on the others.
+Members of one bucket step together as a crew (`crew`). On a CPU one crew is at sea at a time. On a GPU several are, in
+turns of a few dozen steps that are queued on a stream each; as many members of a bucket share a crew as memory holds, and
+those that wait take the places of those that leave. So no crew waits for another's slow member, nor does the device.
 """
 
 from __future__ import annotations
 
-import hashlib
-import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from itertools import islice
+from typing import NamedTuple
 
-import numpy as np
 import torch
 
-from keyspan.attention.channel import ChannelBucket
-from keyspan.attention.instrument import Arrays, Bucket, Params
-from keyspan.attention.linear import LinearBucket
 from keyspan.errors import BadInput
-from keyspan.lab.checkpoints import Checkpoints, Saved
-from keyspan.lab.judge import judge
-from keyspan.lab.optimizers import Optimizer, State, make_optimizer
-from keyspan.lab.pack import bucket_key, shards
-from keyspan.lab.recipes import Recipe
-from keyspan.problems import ContentSource, NoContents
-from keyspan.specs import Channel, LinearUnit, Run
+from keyspan.lab.checkpoints import Saved
+from keyspan.lab.crew import Crew, kernel_of, make_bucket, optimizer_of, recipe_of
+from keyspan.lab.host import Control, Finished, Host, Member, host_for
+from keyspan.lab.pack import bucket_key, capacity, seconds, shards
+from keyspan.specs import Run
 from keyspan.verdict import Status, Verdict
 
+__all__ = ["Control", "Finished", "make_bucket", "one_thread", "recipe_of", "sail"]
+
+CREWS = {"cpu": 1, "cuda": 4}  # at sea at the same time
+AHEAD = 96  # members that are made ready before there is a place for them
+REFILL = 0.25  # of a crew's places that must be free before others take them: every change of crew costs a new graph
 _OUT_OF_MEMORY = (torch.OutOfMemoryError, MemoryError)
-
-
-@dataclass(frozen=True)
-class Finished:
-    """A member that has left: its verdict, its weights, and the facts of its training that enter no identity."""
-
-    run: Run
-    verdict: Verdict
-    answers: Arrays | None
-    facts: dict[str, Any]
-    instance: Any = None
-
-
-@dataclass
-class Control:
-    """How a caller watches and stops a fleet. None of it changes a bit of any member.
-
-    stop: asked between steps; when true, members are checkpointed and the fleet returns
-    notify: told (run ids, step, steps) now and then    every: seconds between checkpoints
-    """
-
-    contents: ContentSource = field(default_factory=NoContents)
-    checkpoints: Checkpoints | None = None
-    stop: Callable[[], bool] = lambda: False
-    notify: Callable[[list[str], int, int], None] = lambda runs, step, steps: None
-    every: float = 10.0
-
-
-def make_bucket(runs: Sequence[Run], device: torch.device) -> Bucket:
-    """The instrument of these members, which share a bucket."""
-    recipe = recipe_of(runs[0])
-    kinds: dict[type, type[ChannelBucket] | type[LinearBucket]] = {Channel: ChannelBucket, LinearUnit: LinearBucket}
-    kind = kinds.get(type(runs[0].instrument))
-    if kind is None:
-        raise BadInput(f"An instrument must be one of channel|linear-unit, but got {runs[0].instrument.family}.")
-    return kind(runs, recipe.loss, recipe.init_scale, recipe.bias, device)
-
-
-def recipe_of(run: Run) -> Recipe:
-    """The run's recipe, typed."""
-    if not isinstance(run.recipe, Recipe):
-        raise BadInput(f"A run must have a recipe, but got {run.recipe.family}.")
-    return run.recipe
 
 
 @contextmanager
@@ -87,206 +45,207 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def sail(runs: Sequence[Run], device: str = "cpu", control: Control | None = None) -> Iterator[Finished]:
+def sail(
+    runs: Sequence[Run], device: str = "cpu", control: Control | None = None, more: Callable[[], Sequence[Run]] = lambda: ()
+) -> Iterator[Finished]:
     """Train and judge members, in any order, yielding each as it finishes.
 
     A member whose checkpoint exists goes on from there. When the caller's `stop` says so, the rest is checkpointed.
+    more: asked between turns for members to take on as well, such as the next round of a search
     """
     control = control or Control()
     if device not in ("cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
         raise BadInput(f"A fleet's device must be cpu, or cuda where torch sees one, but got {device!r}. Use cpu.")
     where = torch.device(device)
-    with one_thread():
-        for shard in shards(runs, workers=1):
-            yield from _split_on_oom(shard, where, control)
-            if control.stop():
+    with one_thread(), closing(host_for(where, control.contents)) as host:
+        yield from _Fleet(where, control, host, more).sail(runs)
+
+
+class _Key(NamedTuple):
+    """Who may share a crew: one bucket, one phase, looks at the same steps. piece: the shard, on a CPU"""
+
+    bucket: str
+    phase: int
+    step: int
+    piece: int
+
+
+@dataclass
+class _Waiter:
+    """A member that waits. ready: what it needs to step, made or being made"""
+
+    run: Run
+    saved: Saved | None
+    ready: Future[Member] | None = None
+
+
+@dataclass
+class _Group:
+    """Members that wait for a crew. most: places in it, if memory ran out before"""
+
+    waiting: deque[_Waiter] = field(default_factory=deque)
+    most: int | None = None
+
+    @property
+    def cost(self) -> float:
+        """Seconds of all that wait, roughly."""
+        return sum(seconds(w.run) for w in self.waiting)
+
+
+class _Fleet:
+    """Crews at sea, and groups of members that wait."""
+
+    def __init__(self, device: torch.device, control: Control, host: Host, more: Callable[[], Sequence[Run]]) -> None:
+        self.device, self.control, self.host, self.more = device, control, host, more
+        self.groups: dict[_Key, _Group] = defaultdict(_Group)
+        self.crews: dict[_Key, Crew] = {}
+        self.joining: list[_Waiter] = []
+        self.pieces = 0
+        self.streams = [torch.cuda.Stream() for _ in range(CREWS["cuda"])] if device.type == "cuda" else []
+
+    def sail(self, runs: Sequence[Run]) -> Iterator[Finished]:
+        """Until nobody is left or the caller says stop."""
+        self._line_up(runs)
+        while True:
+            self._line_up(self.more())
+            yield from self._man()
+            for key in list(self.crews):
+                yield from self._turn(key)
+            if any(crew.stopped for crew in self.crews.values()):
+                for crew in self.crews.values():
+                    crew.save()
+                yield from self.host.rest()
                 return
+            if not self.crews and not self.groups:
+                yield from self.host.rest()
+                if not self._line_up(self.more()):
+                    return
 
+    # ------------------------------------------------------------------------------------------- waiting
 
-def _split_on_oom(shard: list[Run], device: torch.device, control: Control) -> Iterator[Finished]:
-    """Sail a shard; out of memory, halve what is left of it; a member that does not fit alone is recorded so."""
-    done: set[str] = set()
-    try:
-        for finished in _sail_shard(shard, device, control):
-            done.add(finished.run.run_id)
-            yield finished
-        return
-    except _OUT_OF_MEMORY:
-        if device.type == "cuda":
-            torch.cuda.empty_cache()
-    left = [r for r in shard if r.run_id not in done]
-    if len(left) == 1:
-        yield Finished(left[0], Verdict(status=Status.OUT_OF_MEMORY), None, {"device": str(device), "steps": 0})
-        return
-    half = len(left) // 2
-    for part in (left[:half], left[half:]):
-        yield from _split_on_oom(part, device, control)
+    def _line_up(self, runs: Sequence[Run]) -> bool:
+        """Sort members by who may share a crew. On a CPU a group is a shard, whose members begin together."""
+        cpu = self.device.type == "cpu"
+        for shard in shards(runs, workers=1, split=cpu):
+            self.pieces += cpu
+            for run in shard:
+                kernel = kernel_of(run, self.device)
+                saved = self.control.checkpoints.load(run.run_id, kernel) if self.control.checkpoints else None
+                self._wait(run, saved, self.pieces)
+        return bool(runs)
 
+    def _wait(self, run: Run, saved: Saved | None, piece: int) -> None:
+        phase, step = (saved.phase, saved.step) if saved else (0, 0)
+        if saved and optimizer_of(run, phase, self.device).joins:  # each counts its own steps; only looks must coincide
+            step = step % run.stopping.check_every - run.stopping.check_every
+        self.groups[_Key(bucket_key(run), phase, step, piece)].waiting.append(_Waiter(run, saved))
 
-def _sail_shard(shard: list[Run], device: torch.device, control: Control) -> Iterator[Finished]:
-    """Sort a shard's members by where they stand, and let each group step as a crew, phase after phase."""
-    waiting: dict[tuple[str, int, int], list[tuple[Run, Saved | None]]] = defaultdict(list)
-    for run in shard:
-        saved = control.checkpoints.load(run.run_id) if control.checkpoints else None
-        waiting[(bucket_key(run), saved.phase if saved else 0, saved.step if saved else 0)].append((run, saved))
-    while waiting:
-        (_, phase, step), group = waiting.popitem()
-        crew = Crew([r for r, _ in group], [s for _, s in group], phase, step, device, control)
-        yield from _step(crew)
+    def _member(self, run: Run, saved: Saved | None) -> Member:
+        early = saved is None and self.host.ahead
+        drawn = make_bucket([run], self.device).draw(run) if early else None
+        return Member(run, self.host.instances.get(run), saved, drawn)
+
+    def _prepare(self, waiters: Iterable[_Waiter]) -> None:
+        for w in waiters:
+            w.ready = w.ready or self.host.begin(partial(self._member, w.run, w.saved))
+
+    def _take(self, key: _Key, count: int) -> list[_Waiter]:
+        """Members that step from now on; those behind them are made ready meanwhile."""
+        waiting = self.groups[key].waiting
+        taken = [waiting.popleft() for _ in range(min(count, len(waiting)))]
+        if not waiting:
+            del self.groups[key]
+        elif self.host.ahead:
+            self._prepare(islice(waiting, AHEAD))
+        return taken
+
+    def _members(self, taken: Sequence[_Waiter]) -> list[Member]:
+        self._prepare(taken)
+        return [w.ready.result() for w in taken if w.ready]
+
+    # ------------------------------------------------------------------------------------------- crews
+
+    def _man(self) -> Iterator[Finished]:
+        """New crews for those that wait, where a crew may still put to sea: later phases first, then the costliest."""
+        while len(self.crews) < CREWS[self.device.type]:
+            free = [key for key in self.groups if key not in self.crews]
+            if not free:
+                return
+            if self.host.ahead:
+                key = max(free, key=lambda k: (k.phase, self.groups[k].cost))
+            else:
+                key = max(free, key=lambda k: k.phase)  # shards are in order of their cost already
+            taken = self._take(key, self._places(self.groups[key]))
+            try:
+                self.crews[key] = Crew(self._members(taken), key.phase, self.device, self.control, self._stream())
+            except _OUT_OF_MEMORY:
+                yield from self._shrink(taken, len(taken), key)
+                if self.crews:
+                    return  # there may be room when another crew is home
+
+    def _stream(self) -> torch.cuda.Stream | None:
+        used = {crew.queue for crew in self.crews.values()}
+        return next((stream for stream in self.streams if stream not in used), None)
+
+    def _places(self, group: _Group) -> int:
+        """How many members a crew of this group may have: what memory holds, by estimate and by experience."""
+        held = capacity(group.waiting[0].run, _free_memory(self.device))
+        return held if group.most is None else min(held, group.most)
+
+    def _turn(self, key: _Key) -> Iterator[Finished]:
+        """One crew's steps up to its next look; what it hands in; what becomes of it."""
+        crew = self.crews[key]
+        memory = True
+        try:
+            _watch(crew, lambda free: self._refill(key, free))
+        except _OUT_OF_MEMORY:
+            memory = False
         for run, saved in crew.promoted:
-            waiting[(bucket_key(run), phase + 1, 0)].append((run, saved))
+            self._wait(run, saved, key.piece)
+        cases, crew.promoted, crew.left = crew.left, [], []
+        if not crew.runs or not memory:
+            del self.crews[key]
+        yield from self.host.judge(cases)
+        if not memory:
+            aboard = {run.run_id for run in crew.runs}
+            missed = [w for w in self.joining if w.run.run_id not in aboard]
+            yield from self._shrink([_Waiter(run, None) for run in crew.runs] + missed, crew.places, key)
+        self.joining = []
 
+    def _refill(self, key: _Key, free: int) -> list[Member]:
+        """Members that begin may join; one that goes on from a checkpoint looks at other steps than this crew does."""
+        self.joining = self._take(key, free) if key in self.groups and key.phase == key.step == 0 else []
+        return self._members(self.joining)
 
-def _step(crew: Crew) -> Iterator[Finished]:
-    """The step loop."""
-    while crew.runs and not crew.halted():
-        look = crew.step > 0 and crew.step % crew.stopping.check_every == 0
-        if look:
-            yield from crew.retire_clear()
-        if crew.step >= crew.optimizer.steps:
-            yield from crew.retire_all()
-        if not crew.runs:
-            break
-        wanted = crew.optimizer.wants_value or look
-        value, grads = crew.bucket.value_and_grad(crew.params, crew.batch, value=wanted)
-        crew.optimizer.step(crew.params, value, grads, crew.state, crew.step)
-        crew.step += 1
-        if look:
-            yield from crew.retire_lost(value)
-
-
-class Crew:
-    """Members of one bucket, in the same phase and at the same step."""
-
-    def __init__(
-        self,
-        runs: list[Run],
-        saved: list[Saved | None],
-        phase: int,
-        step: int,
-        device: torch.device,
-        control: Control,
-    ) -> None:
-        self.runs, self.phase, self.step, self.device, self.control = runs, phase, step, device, control
-        self.recipe, self.stopping = recipe_of(runs[0]), runs[0].stopping
-        self.instances = [_instance(r, control) for r in runs]
-        self.bucket = make_bucket(runs, device)
-        stacked = runs[0].problem.batch(0, self.instances)  # type: ignore[attr-defined]
-        self.batch = self.bucket.load(stacked, runs)
-        self.optimizer: Optimizer = make_optimizer(self.recipe.phases[phase])
-        self.params: Params = self._stack([s.params if s else None for s in saved]) or self.bucket.init(runs)
-        self.state: State = self._stack([s.state if s else None for s in saved]) or self.optimizer.start(self.params)
-        self.promoted: list[tuple[Run, Saved | None]] = []
-        self.began = self.saved_at = self.told_at = time.monotonic()
-
-    def _stack(self, trees: list[dict[str, torch.Tensor] | None]) -> dict[str, torch.Tensor] | None:
-        """Saved slots of all members, stacked; members of a crew were either all saved or none of them."""
-        found = [t for t in trees if t]
-        if not found:
-            return None
-        return {k: torch.stack([t[k] for t in found]).to(self.device) for k in found[0]}
-
-    # ----------------------------------------------------------------------------------- watching and stopping
-
-    def halted(self) -> bool:
-        """Tell the caller how far we are, keep checkpoints, and say whether to stop here."""
-        now = time.monotonic()
-        if now - self.told_at > 0.5:
-            self.told_at = now
-            self.control.notify([r.run_id for r in self.runs], self.step, self.recipe.steps)
-        stop = self.control.stop()
-        if self.control.checkpoints and (stop or now - self.saved_at > self.control.every) and self.step + self.phase > 0:
-            self.saved_at = now
-            for member, run in enumerate(self.runs):
-                self.control.checkpoints.save(run.run_id, member, self.phase, self.step, self.params, self.state)
-        return stop
-
-    # ---------------------------------------------------------------------------------------------- leaving
-
-    def retire_clear(self) -> Iterator[Finished]:
-        """Members that hold their problem exactly (nothing can be better), or whose optimiser is done."""
-        leave = torch.zeros(len(self.runs), dtype=torch.bool, device=self.device)
-        if self.stopping.retire_exact:
-            leave |= self.bucket.clear(self.params, self.batch, self.stopping.slack)
-        done = self.optimizer.finished(self.state)
-        if done is not None:
-            ended = done & ~leave
-            if bool(ended.any()):
-                yield from self._leave(leave, self.params)
-                kept = ended[~leave]
-                yield from self._leave(kept, self.optimizer.final(self.params, self.state))
-                return
-        yield from self._leave(leave, self.params)
-
-    def retire_all(self) -> Iterator[Finished]:
-        """The phase is over: on to the next one, or to the judge."""
-        params = self.optimizer.final(self.params, self.state)
-        everyone = torch.ones(len(self.runs), dtype=torch.bool, device=self.device)
-        if self.phase + 1 < len(self.recipe.phases):
-            optimizer = make_optimizer(self.recipe.phases[self.phase + 1])
-            state = optimizer.start(params)
-            for i, run in enumerate(self.runs):
-                own = {k: v[i].clone() for k, v in params.items()}
-                self.promoted.append((run, Saved(self.phase + 1, 0, own, {k: v[i] for k, v in state.items()})))
-            self._keep(~everyone)
+    def _shrink(self, taken: Sequence[_Waiter], places: int, key: _Key) -> Iterator[Finished]:
+        """Memory ran out: who is left begins again in crews of half the size; who does not fit alone is recorded so."""
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        if places == 1 and not self.crews:
+            facts = {"device": str(self.device), "steps": 0}
+            for w in taken:
+                yield Finished(w.run, Verdict(status=Status.OUT_OF_MEMORY), None, facts)
             return
-        yield from self._leave(everyone, params)
-
-    def retire_lost(self, value: torch.Tensor | None) -> Iterator[Finished]:
-        """Members whose loss is no number any more."""
-        assert value is not None
-        yield from self._leave(~torch.isfinite(value), self.params)
-
-    def _leave(self, leave: torch.Tensor, params: Params) -> Iterator[Finished]:
-        """Judge the members that leave, then close ranks."""
-        going = torch.nonzero(leave).flatten().tolist()
-        if not going:
-            return
-        for member in going:
-            yield self._judged(member, params)
-        self._keep(~leave)
-
-    def _judged(self, member: int, params: Params) -> Finished:
-        run, instance = self.runs[member], self.instances[member]
-        answers = self.bucket.answers(params, member, run)
-        finite = all(np.isfinite(v).all() for v in answers.values())
-        verdict = judge(instance, dict(answers), certify=self.recipe.certify) if finite else Verdict(status=Status.DIVERGED)
-        before = sum(int(getattr(p, "steps", 0)) for p in self.recipe.phases[: self.phase])
-        facts = {
-            "steps": before + self.step,
-            "seconds": round(time.monotonic() - self.began, 3),
-            "device": _device_name(self.device),
-            "kernel": "torch",
-            "torch": torch.__version__,
-            "instance": instance.digest,
-            "weights": _digest(answers),
-            "load": instance.load,
-            "bits": instance.bits,
-            "best_possible": instance.best,
-        }
-        return Finished(run, verdict, answers, facts, instance)
-
-    def _keep(self, stay: torch.Tensor) -> None:
-        keep = torch.nonzero(stay).flatten()
-        kept = keep.tolist()
-        self.runs, self.instances = [self.runs[i] for i in kept], [self.instances[i] for i in kept]
-        if kept:
-            self.params = {k: v[keep] for k, v in self.params.items()}
-            self.state = {k: v[keep] for k, v in self.state.items()}
-            self.batch = self.bucket.select(self.batch, keep)
+        group = self.groups[key]
+        group.waiting.extendleft(_Waiter(w.run, w.saved) for w in reversed(taken))
+        group.most = max(1, places // 2)
 
 
-def _instance(run: Run, control: Control) -> Any:
-    return run.problem.instance(run.problem_id, control.contents)  # type: ignore[attr-defined]
+def _free_memory(device: torch.device) -> float | None:
+    """Bytes that a new crew may count on: what nobody has, and what PyTorch keeps for reuse."""
+    if device.type != "cuda":
+        return None
+    return float(torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device))
 
 
-def _digest(answers: Arrays) -> str:
-    h = hashlib.sha256()
-    for name in sorted(answers):
-        h.update(name.encode())
-        h.update(np.ascontiguousarray(answers[name], dtype="<f8").tobytes())
-    return h.hexdigest()
-
-
-def _device_name(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+def _watch(crew: Crew, refill: Callable[[int], list[Member]]) -> None:
+    """The step loop: who leaves, who joins, then the steps up to the next look."""
+    with crew.stream():
+        crew.retire()
+        free = crew.places - len(crew.runs)
+        if crew.runs and crew.optimizer.joins and free >= max(1, REFILL * crew.places) and (members := refill(free)):
+            crew.join(members)
+        while crew.runs and not crew.halted():
+            crew.advance()
+            if crew.looking:
+                break

@@ -23,6 +23,8 @@ class Optimizer(Protocol):
 
     wants_value: bool
     steps: int
+    captures: bool  # its step can be captured in a CUDA graph: it asks nothing of the host
+    joins: bool  # it counts every member's own steps, so that members may join later
 
     def start(self, params: Params) -> State: ...
     def step(self, params: Params, value: torch.Tensor | None, grads: Params, state: State, step: int) -> None:
@@ -38,10 +40,10 @@ class Optimizer(Protocol):
         ...
 
 
-def make_optimizer(phase: Spec) -> Optimizer:
-    """The optimiser of a phase."""
+def make_optimizer(phase: Spec, fused: torch.device | None = None) -> Optimizer:
+    """The optimiser of a phase. fused: the device whose fused kernels may do it"""
     if isinstance(phase, Adam):
-        return AdamOptimizer(phase)
+        return AdamOptimizer(phase) if fused is None else FusedAdam(phase, fused)
     if isinstance(phase, Lbfgs):
         return LbfgsOptimizer(phase)
     if isinstance(phase, Muon):
@@ -61,7 +63,7 @@ def one_cycle(phase: Adam | Muon, step: int) -> float:
 class AdamOptimizer:
     """Adam (Kingma and Ba 2015), bias-corrected, with the phase's one-cycle learning rate."""
 
-    wants_value = False
+    wants_value, captures, joins = False, False, False
 
     def __init__(self, phase: Adam) -> None:
         self.phase, self.steps = phase, phase.steps
@@ -90,6 +92,34 @@ class AdamOptimizer:
         return params
 
 
+class FusedAdam(AdamOptimizer):
+    """The same update in one launch a parameter, every member by its own clock, nothing asked of the host."""
+
+    captures, joins = True, True
+
+    def __init__(self, phase: Adam, device: torch.device) -> None:
+        super().__init__(phase)
+        roots = [math.sqrt(1 - phase.beta2 ** (step + 1)) for step in range(phase.steps)]
+        rates = [one_cycle(phase, step) * root / (1 - phase.beta1 ** (step + 1)) for step, root in enumerate(roots)]
+        self.rate = torch.tensor(rates, dtype=torch.float32, device=device)
+        self.floor = torch.tensor([phase.epsilon * root for root in roots], dtype=torch.float32, device=device)
+
+    def start(self, params: Params) -> State:
+        """Moments and clocks at zero."""
+        w = next(iter(params.values()))
+        return super().start(params) | {"clock": torch.zeros(len(w), dtype=torch.int64, device=w.device)}
+
+    def step(self, params: Params, value: torch.Tensor | None, grads: Params, state: State, step: int) -> None:
+        """One update; `step` is the crew's, a member's own is its clock."""
+        from keyspan.attention.kernels.channel import fused_adam
+
+        tables = {"clock": state["clock"], "rate": self.rate, "floor": self.floor}
+        for name, w in params.items():
+            first, second = state[f"first.{name}"], state[f"second.{name}"]
+            fused_adam(w, grads[name], first, second, beta1=self.phase.beta1, beta2=self.phase.beta2, **tables)
+        state["clock"] += 1
+
+
 # The polynomial a x + b x^3 + c x^5 of Muon's authors: it lifts small singular values fastest, and leaves all of them
 # somewhere in [0.7, 1.2], which is orthogonal enough.
 _QUINTIC = (3.4445, -4.7750, 2.0315)
@@ -111,7 +141,7 @@ def orthogonal(matrices: torch.Tensor, iterations: int) -> torch.Tensor:
 class MuonOptimizer:
     """Muon (Jordan et al. 2024) for parameters (members, heads, d_key, d_model), Adam for the others."""
 
-    wants_value = False
+    wants_value, captures, joins = False, False, False
 
     def __init__(self, phase: Muon) -> None:
         self.phase, self.steps = phase, phase.steps
@@ -153,7 +183,7 @@ class LbfgsOptimizer:
     the two-loop recursion. Any other is shortened. Members accept and shorten independently of each other.
     """
 
-    wants_value = True
+    wants_value, captures, joins = True, False, False
     _armijo = 1e-4
 
     def __init__(self, phase: Lbfgs) -> None:

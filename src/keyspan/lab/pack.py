@@ -20,6 +20,7 @@ PER_FLOP = 2.5e-11  # seconds per floating-point operation of the skinny product
 PER_SMALL_FLOP = 3e-10  # the same for a linear unit's products, which are bound by memory
 TYPICAL_SHARE = {"lbfgs": 0.02}  # of its steps that a phase usually takes before it is done
 SHARDS_PER_WORKER = 4
+MEMORY_SHARE = 0.5  # of a device's free memory that a crew may take by this estimate: joining needs a second copy
 
 
 def bucket_key(run: Run) -> str:
@@ -53,15 +54,21 @@ def seconds(run: Run) -> float:
 
 
 def memory(run: Run) -> float:
-    """Bytes of one member: rows twice, queries and keys with their gradients, weights with their moments."""
+    """Bytes of one member: rows twice, edges as bits, queries and keys with their gradients, weights with their moments."""
     if isinstance(run.problem, Relations) and isinstance(run.instrument, Channel):
-        m, d, budget = run.problem.items, run.problem.d_model, run.instrument.key_budget
-        return 4.0 * (2 * m * d + 4 * m * budget + 8 * d * budget)
+        m, d = run.problem.items, run.problem.d_model
+        heads, d_key = (1 << (n - 1).bit_length() for n in (run.instrument.heads, run.instrument.d_key))
+        return 4.0 * (2 * m * d + 4 * m * heads * max(16, d_key) + 8 * d * heads * d_key) + m * m / 8
     return 8.0 * float(getattr(run.problem, "examples", 1) * getattr(run.problem, "dimension", 1))
 
 
-def shards(runs: Sequence[Run], workers: int) -> list[list[Run]]:
-    """Split members into batches for this many workers, the costliest first.
+def capacity(run: Run, free: float | None) -> int:
+    """Members like this one that fit in so many bytes at once. free: None where memory is no concern"""
+    return 1 << 30 if free is None else max(1, int(MEMORY_SHARE * free / memory(run)))
+
+
+def shards(runs: Sequence[Run], workers: int, *, split: bool = True) -> list[list[Run]]:
+    """Split members into batches for this many workers, the costliest first. split: false keeps every bucket whole
 
     A bucket is split when it would keep one worker busy past its share; never below what makes a batch worth its
     overhead.
@@ -73,6 +80,9 @@ def shards(runs: Sequence[Run], workers: int) -> list[list[Run]]:
     share = total / (workers * SHARDS_PER_WORKER)
     out: list[list[Run]] = []
     for members in buckets.values():
+        if not split:
+            out.append(members)
+            continue
         worth = max(share, WORTH)
         each = max(1, round(worth / max(seconds(members[0]), 1e-9)))
         pieces = -(-len(members) // each)

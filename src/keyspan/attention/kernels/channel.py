@@ -147,6 +147,10 @@ class FusedChannelBucket(ChannelBucket):
         """The loaded batch of some members only."""
         return self._batch(batch.x[keep], batch.bits[keep], batch.heads[keep])
 
+    def join(self, batch: FusedBatch, other: FusedBatch) -> FusedBatch:  # type: ignore[override]
+        """Two loaded batches as one."""
+        return self._batch(*(torch.cat([getattr(b, name) for b in (batch, other)]) for name in ("x", "bits", "heads")))
+
     # ------------------------------------------------------------------------------------------- the step
 
     def value_and_grad(  # type: ignore[override]
@@ -274,6 +278,7 @@ def fused_adam(w: torch.Tensor, g: torch.Tensor, first: torch.Tensor, second: to
         tables["clock"],
         tables["rate"],
         tables["floor"],
+        len(tables["rate"]),
         size,
         tables["beta1"],
         tables["beta2"],

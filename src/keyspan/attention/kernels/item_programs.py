@@ -119,7 +119,7 @@ def extremes(parts_ptr, low_ptr, high_ptr, tiles, BLOCK: tl.constexpr, ADD: tl.c
 
 @triton.jit
 def adam(
-    w_ptr, g_ptr, first_ptr, second_ptr, clock_ptr, rate_ptr, floor_ptr, size, beta1, beta2,
+    w_ptr, g_ptr, first_ptr, second_ptr, clock_ptr, rate_ptr, floor_ptr, steps, size, beta1, beta2,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
     """One update of Adam (Kingma and Ba 2015); rate and epsilon of each member's own step are looked up in tables.
@@ -129,7 +129,7 @@ def adam(
     member = tl.program_id(1).to(tl.int64)
     lane = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = lane < size
-    step = tl.load(clock_ptr + member)
+    step = tl.minimum(tl.load(clock_ptr + member), steps - 1)
     rate = tl.load(rate_ptr + step)
     floor = tl.load(floor_ptr + step)
     at = member * size + lane
