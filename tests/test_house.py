@@ -93,9 +93,7 @@ def is_step(node: ast.AST) -> bool:
     if not isinstance(node, ast.Call):
         return False
     called = node.func
-    return (isinstance(called, ast.Attribute) and called.attr in STEPS) or (
-        isinstance(called, ast.Name) and called.id in STEPS
-    )
+    return (isinstance(called, ast.Attribute) and called.attr in STEPS) or (isinstance(called, ast.Name) and called.id in STEPS)
 
 
 def step_loops(source: str) -> list[int]:

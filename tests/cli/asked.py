@@ -102,7 +102,10 @@ class Oracle:
         return self
 
     def run(
-        self, runs: Sequence[Run], progress: Callable[[list[str], int, int], None] = lambda ids, step, steps: None
+        self,
+        runs: Sequence[Run],
+        progress: Callable[[list[str], int, int], None] = lambda ids, step, steps: None,
+        more: Callable[[], Sequence[Run]] = lambda: (),
     ) -> Iterator[Record]:
         for run in runs:
             if self.stop_after is not None and len(self.asked) >= self.stop_after:

@@ -24,7 +24,7 @@ from keyspan.verdict import Status, Verdict
 class InProcess:
     """The fleet without worker processes, for many small calibrations in a row."""
 
-    def run(self, runs: Sequence[Run], progress: Any = None) -> Iterator[Record]:
+    def run(self, runs: Sequence[Run], progress: Any = None, more: Any = None) -> Iterator[Record]:
         for f in sail(runs):
             yield make_record(f.run, f.verdict, **f.facts)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ from keyspan.evidence.record import Record, make_record
 from keyspan.evidence.store import open_store
 from keyspan.problems.relations import Relations
 from keyspan.runners import driver
+from keyspan.runners.driver import More, Progress
 from keyspan.runners.questions import calibration_questions, relations_question
 from keyspan.specs import Channel, Question, Run
 from keyspan.verdict import Status, Verdict
@@ -25,9 +26,7 @@ class FakeRunner:
         self.closed = False
         self.interrupt_after = interrupt_after
 
-    def run(
-        self, runs: Sequence[Run], progress: Callable[[list[str], int, int], None] = lambda i, a, b: None
-    ) -> Iterator[Record]:
+    def run(self, runs: Sequence[Run], progress: Progress = lambda i, a, b: None, more: More = lambda: ()) -> Iterator[Record]:
         for i, run in enumerate(runs):
             if self.interrupt_after is not None and len(self.ran) >= self.interrupt_after:
                 self.left = [self._record(runs[i])]  # this one finishes while the workers are told to stop
@@ -95,7 +94,7 @@ def test_records_of_another_process_are_used(url: str) -> None:
 
         class Sharing(FakeRunner):
             def run(
-                self, runs: Sequence[Run], progress: Callable[[list[str], int, int], None] = lambda i, a, b: None
+                self, runs: Sequence[Run], progress: Progress = lambda i, a, b: None, more: More = lambda: ()
             ) -> Iterator[Record]:
                 yield from super().run(runs)
                 with open_store(url) as mine:  # the other process has answered everything meanwhile
@@ -119,3 +118,32 @@ def test_several_questions_share_their_rounds(url: str) -> None:
         outcomes = driver.answer(asked, store, FakeRunner, Watch())
     assert len(outcomes) == 3
     assert rounds[0] == 2
+
+
+def test_a_question_does_not_wait_for_another(url: str) -> None:
+    """One question's rounds go on while a member of another is still under way."""
+
+    class Slow(FakeRunner):
+        """Whatever has 13 items takes until nothing else is left."""
+
+        def run(
+            self, runs: Sequence[Run], progress: Progress = lambda i, a, b: None, more: More = lambda: ()
+        ) -> Iterator[Record]:
+            waiting = list(runs)
+            while waiting:
+                waiting.sort(key=lambda run: getattr(run.problem, "items", 0) == 13)
+                run = waiting.pop(0)
+                self.ran.append(run.run_id)
+                yield self._record(run)
+                waiting += more()
+
+    slow = relations_question(Relations(items=13, d_model=5), heads=[1], seeds=1)
+    runner = Slow()
+    with open_store(url) as store:
+        first, second = driver.answer([slow, question()], store, lambda: runner)
+    quick = {probe.run.run_id for probe in second.answer.probes}
+    assert set(runner.ran[: len(quick)]) == quick
+    assert len(runner.ran) == len(set(runner.ran)) == len(quick) + len(first.answer.probes)
+    with open_store(url.replace("store.db", "other.db")) as store:
+        (alone,) = driver.answer([question()], store, FakeRunner)
+    assert alone.answer == second.answer

@@ -44,17 +44,20 @@ class Bars(Watcher):
         self.bars.stop()
 
     def round(self, number: int, runs: Sequence[Run], measured: int) -> None:
-        """A new round: new bars."""
-        self._cost = {run.run_id: seconds(run) for run in runs}
-        self._done, self._finished = {}, 0
+        """A new round: new bars when nothing else is going on, longer ones when it joins what is."""
         if not self.shown:
             note(f"round {number}: {len(runs)} members to train, {measured} measured")
             return
-        for task in (self.round_task, self.step_task):
-            if task is not None:
-                self.bars.remove_task(task)
-        self.round_task = self.bars.add_task(f"round {number}: members", total=len(runs))
-        self.step_task = self.bars.add_task("  work (%)", total=100)
+        if self._finished >= len(self._cost):
+            self._cost, self._done, self._finished = {}, {}, 0
+        self._cost |= {run.run_id: seconds(run) for run in runs}
+        if self.round_task is None or self.step_task is None:
+            self.round_task, self.step_task = self.bars.add_task(""), self.bars.add_task("  work (%)", total=100)
+        begun = self._finished == 0 and not self._done
+        if begun:  # the time left is estimated anew
+            for task in (self.round_task, self.step_task):
+                self.bars.reset(task)
+        self.bars.update(self.round_task, description=f"round {number}: members", total=len(self._cost))
 
     def progress(self, run_ids: list[str], step: int, steps: int) -> None:
         """Members have moved."""

@@ -15,10 +15,12 @@ import argparse
 import json
 import math
 import os
+import queue
 import signal
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
@@ -29,9 +31,9 @@ from keyspan.errors import BadInput, KeyspanError
 from keyspan.evidence.record import Record, make_record
 from keyspan.files.contents import Contents
 from keyspan.files.weights import ChannelWeights, write_weights
+from keyspan.lab.agenda import Agenda
 from keyspan.lab.checkpoints import Checkpoints
 from keyspan.lab.fleet import Control, Finished, sail
-from keyspan.lab.search import Wanted, propose
 from keyspan.problems import dichotomies, relations
 from keyspan.specs import Question, Run, canonical, decode
 from keyspan.verdict import Verdict
@@ -142,39 +144,25 @@ def work(args: argparse.Namespace) -> int:
         notify=lambda ids, step, steps: print(f"{len(ids)} members at step {step} of {steps}", file=sys.stderr),
     )
     device = pick_device(args.device)
+    agenda = Agenda([item for item in wanted if isinstance(item, Question)])
+    for run_id, verdict in done.items():
+        agenda.hear(run_id, verdict)
+    begin = {run.run_id: run for run in wanted if isinstance(run, Run) and run.run_id not in done}
     with open(out / "records.jsonl", "a", encoding="utf-8") as sink:
-        for runs in rounds(wanted, done):
-            for finished in sail(runs, device, control):
-                record = record_of(finished, contents)
-                _write_line(sink, record.to_line())
-                done[record.run_id] = record.verdict
-                assert control.checkpoints is not None
-                control.checkpoints.drop(record.run_id)
-                _keep_weights(finished, Path(args.weights) if args.weights else None)
-            if stop():
-                break
-    left = next(rounds(wanted, done), [])
-    print(f"{len(done)} records, {len(left)} members left", file=sys.stderr)
-    return 3 if left else 0
-
-
-def rounds(wanted: list[Run | Question], done: dict[str, Verdict]) -> Iterator[list[Run]]:
-    """What to train next, until nothing is left: all runs together, and every question's next round."""
-    tried: set[str] = set()
-    while True:
-        todo: dict[str, Run] = {}
-        for item in wanted:
-            if isinstance(item, Run):
-                todo[item.run_id] = item
+        for finished in sail(list(begin.values()), device, control, more=agenda.wanted):
+            record = record_of(finished, contents)
+            if record.run_id in done:  # a question wanted what was in the file as well
                 continue
-            step = propose(item, done)
-            if isinstance(step, Wanted):
-                todo |= {run.run_id: run for run in step.runs}
-        runs = [run for run_id, run in todo.items() if run_id not in done and run_id not in tried]
-        if not runs:
-            return
-        tried |= {run.run_id for run in runs}
-        yield runs
+            _write_line(sink, record.to_line())
+            done[record.run_id] = record.verdict
+            begin.pop(record.run_id, None)
+            agenda.hear(record.run_id, record.verdict)
+            assert control.checkpoints is not None
+            control.checkpoints.drop(record.run_id)
+            _keep_weights(finished, Path(args.weights) if args.weights else None)
+    left = len(begin) + agenda.left
+    print(f"{len(done)} records, {left} members left", file=sys.stderr)
+    return 3 if left else 0
 
 
 def _write_line(sink: TextIO, line: str) -> None:
@@ -223,10 +211,13 @@ def serve(args: argparse.Namespace) -> int:
         say({"error": str(error)})
         return error.exit_code
     say({"ready": device})
-    for line in lines:
+    inbox = _Inbox(lines)
+    while True:
         try:
-            runs = [Run.from_json(data) for data in json.loads(line)["runs"]]
-            for finished in sail(runs, device, control):
+            runs = inbox.wait()
+            if runs is None:
+                return 0
+            for finished in sail(runs, device, control, more=inbox.more):
                 said = say({"record": record_of(finished, contents).to_json()})
                 if said and control.checkpoints:  # a record that reached nobody is made again from its checkpoint
                     control.checkpoints.drop(finished.run.run_id)
@@ -234,9 +225,46 @@ def serve(args: argparse.Namespace) -> int:
         except KeyspanError as error:
             say({"error": str(error)})
         if stop():
-            break
+            return 0
         say({"idle": True})
-    return 0
+
+
+class _Inbox:
+    """Shards as they arrive, read by a thread of its own, so that a fleet at sea can take on more."""
+
+    def __init__(self, lines: TextIO) -> None:
+        self._arrived: queue.SimpleQueue[list[Run] | KeyspanError | None] = queue.SimpleQueue()
+        self._over = False
+        threading.Thread(target=self._read, args=(lines,), daemon=True).start()
+
+    def _read(self, lines: TextIO) -> None:
+        for line in lines:
+            try:
+                self._arrived.put([Run.from_json(data) for data in json.loads(line)["runs"]])
+            except KeyspanError as error:
+                self._arrived.put(error)
+            except (ValueError, KeyError, TypeError) as error:
+                self._arrived.put(BadInput(f"A shard must be a line of JSON with `runs`, but got {error!r}. Send one."))
+        self._arrived.put(None)
+
+    def _next(self) -> list[Run]:
+        found = self._arrived.get()
+        if isinstance(found, KeyspanError):
+            raise found
+        self._over = self._over or found is None
+        return found or []
+
+    def wait(self) -> list[Run] | None:
+        """The next shard, when it comes; None at the end of the input."""
+        runs = [] if self._over else self._next()
+        return None if self._over else runs
+
+    def more(self) -> list[Run]:
+        """What has arrived since."""
+        runs: list[Run] = []
+        while not self._over and not self._arrived.empty():
+            runs += self._next()
+        return runs
 
 
 def _speaker(out: TextIO, stop: Stopper) -> Callable[[dict[str, Any]], bool]:

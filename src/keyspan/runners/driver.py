@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import count
 from typing import Any, Protocol
 
 from keyspan.evidence.record import Record
 from keyspan.evidence.store import Store
-from keyspan.lab.search import Answer, Wanted, propose
+from keyspan.lab.agenda import Agenda
+from keyspan.lab.search import Answer
 from keyspan.specs import Question, Run
+from keyspan.verdict import Verdict
+
+Progress = Callable[[list[str], int, int], None]
+More = Callable[[], Sequence[Run]]
 
 
 class Runner(Protocol):
-    """Anything that turns members into records."""
+    """Anything that turns members into records. more: asked after each record for members to take on as well"""
 
-    def run(self, runs: Sequence[Run], progress: Callable[[list[str], int, int], None] = ...) -> Iterator[Record]: ...
+    def run(self, runs: Sequence[Run], progress: Progress = ..., more: More = ...) -> Iterator[Record]: ...
     def close(self) -> list[Record]: ...
 
 
@@ -43,43 +47,49 @@ class Outcome:
     provenance: Mapping[str, Mapping[str, Any]]
 
 
-def missing(question: Question, store: Store, known: dict[str, Record] | None = None) -> Wanted | Answer:
-    """The next members to train, given what the store holds, or the answer. known: filled with the records looked up"""
-    known = {} if known is None else known
-    while True:
-        step = propose(question, {run_id: record.verdict for run_id, record in known.items()})
-        if isinstance(step, Answer):
-            return step
-        found = store.get_many([run.run_id for run in step.runs])
-        known |= found
-        left = tuple(run for run in step.runs if run.run_id not in found)
-        if left:
-            return Wanted(left, step.measured)
-
-
 def answer(
     questions: Sequence[Question], store: Store, make_runner: Callable[[], Runner], watcher: Watcher | None = None
 ) -> list[Outcome]:
     """Answer questions, training only what the store does not hold. The runner is made only if something is trained.
 
-    The rounds of several questions go together, so that one's last member does not keep the others waiting. Whatever
-    finishes is stored at once. When interrupted, workers are told to stop, and what finished meanwhile is kept.
+    Every question goes on to its next round as soon as its own members are in, so that one's last member does not keep
+    the others waiting. Whatever finishes is stored at once. When interrupted, workers are told to stop, and what
+    finished meanwhile is kept.
     """
-    watcher = watcher or Watcher()
     trained: set[str] = set()
     known: dict[str, Record] = {}
-    steps = [missing(question, store, known) for question in questions]
-    if any(isinstance(step, Wanted) for step in steps):
-        with closing(_Keeper(make_runner(), store, trained, watcher)) as keeper:
-            for number in count(1):
-                wanted = [step for step in steps if isinstance(step, Wanted)]
-                if not wanted:
-                    break
-                runs = {run.run_id: run for step in wanted for run in step.runs}
-                watcher.round(number, list(runs.values()), sum(step.measured for step in wanted))
-                keeper.train(list(runs.values()))
-                steps = [missing(question, store, known) for question in questions]
-    return [_outcome(step, trained, known) for step in steps if isinstance(step, Answer)]
+
+    def lookup(ids: Sequence[str]) -> dict[str, Verdict]:
+        found = store.get_many(list(ids))
+        known.update(found)
+        return {run_id: record.verdict for run_id, record in found.items()}
+
+    agenda = Agenda(questions, lookup)
+    rounds = _Rounds(agenda, watcher or Watcher())
+    runs = rounds.next()
+    if runs:
+        with closing(_Keeper(make_runner(), store, trained, rounds)) as keeper:
+            while runs:
+                keeper.train(runs)
+                runs = rounds.next()
+    found = [a for a in agenda.answers if a is not None]
+    lookup([i for i in agenda.verdicts if i not in known])
+    return [_outcome(a, trained, known) for a in found]
+
+
+class _Rounds:
+    """What is to be trained next, told to the watcher."""
+
+    def __init__(self, agenda: Agenda, watcher: Watcher) -> None:
+        self.agenda, self.watcher, self.number = agenda, watcher, 0
+
+    def next(self) -> list[Run]:
+        """Rounds that begin now, of one question or of several."""
+        runs = self.agenda.wanted()
+        if runs:
+            self.number += 1
+            self.watcher.round(self.number, runs, self.agenda.measured)
+        return runs
 
 
 def _outcome(answered: Answer, trained: set[str], known: Mapping[str, Record]) -> Outcome:
@@ -90,17 +100,18 @@ def _outcome(answered: Answer, trained: set[str], known: Mapping[str, Record]) -
 class _Keeper:
     """A runner whose records go to the store as they come, and on the way out."""
 
-    def __init__(self, runner: Runner, store: Store, trained: set[str], watcher: Watcher) -> None:
-        self.runner, self.store, self.trained, self.watcher = runner, store, trained, watcher
+    def __init__(self, runner: Runner, store: Store, trained: set[str], rounds: _Rounds) -> None:
+        self.runner, self.store, self.trained, self.rounds = runner, store, trained, rounds
 
     def train(self, runs: Sequence[Run]) -> None:
-        for record in self.runner.run(runs, self.watcher.progress):
+        for record in self.runner.run(runs, self.rounds.watcher.progress, self.rounds.next):
             self._keep(record)
 
     def _keep(self, record: Record) -> None:
         if self.store.put(record):
             self.trained.add(record.run_id)
-        self.watcher.finished(record)
+        self.rounds.agenda.hear(record.run_id, record.verdict)
+        self.rounds.watcher.finished(record)
 
     def close(self) -> None:
         for record in self.runner.close():

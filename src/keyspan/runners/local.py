@@ -81,26 +81,32 @@ class LocalRunner:
             raise BadInput(f"`--device` must be {'|'.join(DEVICES)}, but got {device!r}. Choose one.")
         self.device, self.folder, self.weights = device, folder, weights
         self.jobs = jobs or workers_on(device)  # None: the first worker to start says what it is on
+        self._whole = device == "cuda"  # a GPU's one worker takes all there is: it knows best what goes together
+        self._deaths: Counter[str] = Counter()
         self._workers: list[_Worker] = []
         self._inbox: queue.Queue[tuple[_Worker, dict[str, Any] | None]] = queue.Queue()
 
-    def run(self, runs: Sequence[Run], progress: Progress = lambda ids, step, steps: None) -> Iterator[Record]:
-        """Train and judge members, yielding a record as each finishes, in any order."""
+    def run(
+        self,
+        runs: Sequence[Run],
+        progress: Progress = lambda ids, step, steps: None,
+        more: Callable[[], Sequence[Run]] = lambda: (),
+    ) -> Iterator[Record]:
+        """Train and judge members, yielding a record as each finishes, in any order. more: asked after every record"""
         jobs = self.jobs = self.jobs or self._ask()
         waiting = deque(shards(runs, jobs))
-        deaths: Counter[str] = Counter()
-        while len(self._workers) < min(jobs, len(waiting)):
-            self._start()
-        for worker in self._workers:
-            self._hand(worker, waiting)
+        self._deaths.clear()
+        self._busy(jobs, waiting)
         while waiting or any(w.holding for w in self._workers):
             worker, message = self._inbox.get()
             if message is None:
-                yield from self._bury(worker, waiting, deaths)
+                yield from self._bury(worker, waiting)
             elif "record" in message:
                 record = Record.from_json(message["record"])
                 worker.holding.pop(record.run_id, None)
                 yield record
+                waiting.extend(shards(more(), jobs))
+                self._busy(jobs, waiting)
             elif "progress" in message:
                 p = message["progress"]
                 progress(p["run_ids"], p["step"], p["steps"])
@@ -143,6 +149,7 @@ class LocalRunner:
         if message is None or "ready" not in message:
             self._inbox.put(said)  # `run` knows what to do about it
             return 1
+        self._whole = message["ready"] == "cuda"
         return workers_on(str(message["ready"])) or 1
 
     def _start(self) -> _Worker:
@@ -181,18 +188,33 @@ class LocalRunner:
         finally:
             self._inbox.put((worker, None))
 
+    def _busy(self, jobs: int, waiting: deque[list[Run]]) -> None:
+        """Give every worker that has nothing to do a shard; start those that are missing."""
+        if self._whole and waiting and not any(self._deaths[run.run_id] for shard in waiting for run in shard):
+            everything = [run for shard in waiting for run in shard]
+            waiting.clear()
+            self._give(self._workers[0] if self._workers else self._start(), everything)
+            return
+        idle = sum(not worker.holding for worker in self._workers)
+        for _ in range(min(jobs - len(self._workers), len(waiting) - idle)):
+            self._start()
+        for worker in self._workers:
+            self._hand(worker, waiting)
+
     def _hand(self, worker: _Worker, waiting: deque[list[Run]]) -> None:
         """Give a worker its next shard, if it has none."""
-        if worker.holding or not waiting:
-            return
-        shard = waiting.popleft()
-        worker.holding = {run.run_id: run for run in shard}
+        if not worker.holding and waiting:
+            self._give(worker, waiting.popleft())
+
+    @staticmethod
+    def _give(worker: _Worker, shard: list[Run]) -> None:
+        worker.holding |= {run.run_id: run for run in shard}
         assert worker.process.stdin is not None
         with suppress(BrokenPipeError):  # it has died; its end of the line will tell
             worker.process.stdin.write(json.dumps({"runs": [run.to_json() for run in shard]}) + "\n")
             worker.process.stdin.flush()
 
-    def _bury(self, worker: _Worker, waiting: deque[list[Run]], deaths: Counter[str]) -> Iterator[Record]:
+    def _bury(self, worker: _Worker, waiting: deque[list[Run]]) -> Iterator[Record]:
         """A worker is gone: give its members to a new one, apart, so that the one that kills is found."""
         code = worker.process.wait()
         self._workers.remove(worker)
@@ -204,8 +226,8 @@ class LocalRunner:
         if worker.garbled is not None:
             raise RunnerError(f"A worker must speak in lines of JSON, but said {worker.garbled}. Nothing else may print there.")
         for run_id, run in worker.holding.items():
-            deaths[run_id] += 1
-            if deaths[run_id] < _TRIES:
+            self._deaths[run_id] += 1
+            if self._deaths[run_id] < _TRIES:
                 waiting.append([run])
             elif code == -signal.SIGKILL:
                 yield make_record(run, Verdict(status=Status.OUT_OF_MEMORY), device=self.device, steps=0)
