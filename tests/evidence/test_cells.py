@@ -106,6 +106,7 @@ def test_cut_short_where_more_heads_were_not_tried() -> None:
 def test_recipes_are_told_apart() -> None:
     assert recipe_name(gradient()) == "gradient"
     assert recipe_name(gradient(steps=300)) == "gradient@300"
+    assert recipe_name(gradient(), "bf16") == "gradient+bf16"
 
 
 def test_the_cell_in_words() -> None:

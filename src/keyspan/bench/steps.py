@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
-from keyspan.attention.instrument import Arrays, dtype_of
+from keyspan.attention.instrument import Arrays
 from keyspan.bench.timing import Step
 from keyspan.lab.crew import Crew, make_bucket, recipe_of
 from keyspan.lab.host import Control, Member
@@ -39,7 +39,7 @@ def adam_of(run: Run) -> Adam:
 
 def initial(run: Run) -> Arrays:
     """The member's initial weights, as the fleet draws them. w_query, w_key: (heads, d_model, d_key)    bias: ()"""
-    bucket = make_bucket([run], torch.device("cpu"))
+    bucket = make_bucket([replace(run, arithmetic="fp64")], torch.device("cpu"))  # the CPU has no tf32, nor bf16
     return bucket.answers(bucket.init([run]), 0, run)
 
 
@@ -68,18 +68,22 @@ class Single:
     w_query: torch.nn.Parameter
     w_key: torch.nn.Parameter
     bias: torch.nn.Parameter
+    half: bool = False
 
     @classmethod
     def of(cls, run: Run, device: str) -> Single:
-        """From the same instance and the same initial weights as the fleet's member."""
-        instance, start, dtype = instance_of(run), initial(run), dtype_of(run.arithmetic, torch.device(device))
+        """From the same instance and the same initial weights as the fleet's member. Its products are in the run's
+        arithmetic: tf32 as PyTorch's own switch sets it (`products_in`), bf16 by autocast."""
+        instance, start = instance_of(run), initial(run)
+        dtype = torch.float64 if run.arithmetic == "fp64" else torch.float32
         assert isinstance(run.instrument, Channel)
         target = torch.zeros(instance.items, instance.items, dtype=dtype, device=device)
         source, sink = torch.tensor(instance.edges, device=device).T
         target[source, sink] = 1.0
         made = {k: torch.nn.Parameter(torch.tensor(v, dtype=dtype, device=device)) for k, v in start.items()}
         x = torch.tensor(instance.embeddings, dtype=dtype, device=device)
-        return cls(x, target, len(instance.edges), made["w_query"], made["w_key"], made["bias"])
+        half = run.arithmetic == "bf16"
+        return cls(x, target, len(instance.edges), made["w_query"], made["w_key"], made["bias"], half)
 
     @property
     def parameters(self) -> list[torch.nn.Parameter]:
@@ -88,8 +92,11 @@ class Single:
 
     def loss(self) -> torch.Tensor:
         """Binary cross-entropy over all pairs, per edge."""
-        scores = ((self.x @ self.w_query) @ (self.x @ self.w_key).transpose(1, 2)).amax(0) + self.bias
-        return torch.nn.functional.binary_cross_entropy_with_logits(scores, self.target, reduction="sum") / self.edges
+        with torch.autocast(self.x.device.type, torch.bfloat16, enabled=self.half):
+            scores = ((self.x @ self.w_query) @ (self.x @ self.w_key).transpose(1, 2)).amax(0)
+        return (
+            torch.nn.functional.binary_cross_entropy_with_logits(scores + self.bias, self.target, reduction="sum") / self.edges
+        )
 
     def weights(self) -> Arrays:
         """As float64, in the layout of the answers."""

@@ -45,6 +45,7 @@ def relations(
     ),
     threshold: str = typer.Option("own", help="own|best: the learned threshold, or the best one in hindsight."),
     steps: int | None = typer.Option(None, help="Training steps (default: gradient 2000, hinge 6000)."),
+    arithmetic: str = typer.Option("fp32", help="Of training: fp32|fp64, on a GPU also tf32|bf16. Judged in fp64 always."),
     jobs: int | None = typer.Option(None, help="Worker processes (default: one a core, one for a GPU)."),
     figure: Path | None = typer.Option(None, help="Draw F1 against D_K to FIGURE.svg, .png and .csv."),
     weights: Path | None = typer.Option(None, help="Keep the weights of what is trained now in this folder."),
@@ -77,6 +78,7 @@ def relations(
         criterion=criterion,
         threshold=threshold,
         steps=steps,
+        arithmetic=arithmetic,
     )
     if current.dry_run:
         return asking.dry_run([question], jobs)

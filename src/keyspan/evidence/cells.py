@@ -120,9 +120,11 @@ class Cell:
         return {name: getattr(self, name) for name in COLUMNS}
 
 
-def recipe_name(recipe: Recipe) -> str:
-    """`gradient` for the recipe as it stands, `gradient@300` for one with other steps: they must not be mixed."""
-    return recipe.name if recipe == gradient() else f"{recipe.name}@{recipe.steps}"
+def recipe_name(recipe: Recipe, arithmetic: str = "fp32") -> str:
+    """`gradient` for the recipe as it stands, `gradient@300` for one with other steps, `gradient+bf16` for one in other
+    arithmetic: they must not be mixed."""
+    name = recipe.name if recipe == gradient() else f"{recipe.name}@{recipe.steps}"
+    return name if arithmetic == "fp32" else f"{name}+{arithmetic}"
 
 
 def cell_of(question: Question, answer: Answer) -> Cell:
@@ -140,7 +142,7 @@ def cell_of(question: Question, answer: Answer) -> Cell:
         edges=problem.edges,
         graph=problem.graph.name,
         embeddings=problem.embeddings.name,
-        recipe=recipe_name(recipe),
+        recipe=recipe_name(recipe, question.arithmetic),
         target=question.target,
         seeds=len(question.replicates),
         key_budget=_whole(crossing.estimate),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from keyspan.errors import BadInput
 from keyspan.problems.relations import Relations
@@ -21,7 +22,8 @@ class Sweep:
 
     cells: (m, d) of permutations on gaussian rows    seeds: instances a point    targets: F1 whose D_K* is looked for
     curves: F1 at these multiples of the law instead, nothing is looked for    near: head counts up to 8 times those
-    needed, instead of all powers of two up to m/8    left_out: cells of the grid that are not measured, and why
+    needed, instead of all powers of two up to m/8    arithmetic: of training
+    left_out: cells of the grid that are not measured, and why
     """
 
     cells: tuple[Size, ...]
@@ -29,6 +31,7 @@ class Sweep:
     targets: tuple[float, ...] = (0.99,)
     curves: tuple[float, ...] = ()
     near: bool = False
+    arithmetic: str = "fp32"
     left_out: tuple[tuple[Size, str], ...] = ()
 
 
@@ -90,7 +93,8 @@ def questions(sweep: Sweep, seed: int = 0) -> list[Question]:
 def _searches(sweep: Sweep, size: Size, seed: int) -> list[Question]:
     problem = Relations(items=size[0], d_model=size[1])
     heads = heads_near(*size) if sweep.near else None
-    return [relations_question(problem, heads=heads, seeds=sweep.seeds, seed=seed, target=t) for t in sweep.targets]
+    asked = partial(relations_question, problem, heads=heads, seeds=sweep.seeds, seed=seed, arithmetic=sweep.arithmetic)
+    return [asked(target=t) for t in sweep.targets]
 
 
 def _curves(sweep: Sweep, size: Size, seed: int) -> list[Question]:
@@ -102,5 +106,5 @@ def _curves(sweep: Sweep, size: Size, seed: int) -> list[Question]:
     every = {level for found in levels.values() for level in found}
     levels[heads[0]] = sorted(level for level in every | set(levels[heads[0]]) if level <= problem.d_model)
     arms = tuple(Arm(heads=h, levels=tuple(v), low=v[0], high=v[-1]) for h, v in levels.items() if v)
-    asked = relations_question(problem, heads=heads, seeds=sweep.seeds, seed=seed)
+    asked = relations_question(problem, heads=heads, seeds=sweep.seeds, seed=seed, arithmetic=sweep.arithmetic)
     return [replace(asked, arms=arms, search=False)]

@@ -134,7 +134,7 @@ def recover(records: Iterable[Record], target: float = 0.99) -> tuple[list[Cell]
                 graph=problem.graph.name,
                 embeddings=problem.embeddings.name,
             ).name
-            left_out.append((f"{name}, {recipe_name(recipe)}", found))
+            left_out.append((f"{name}, {recipe_name(recipe, group.example.arithmetic)}", found))
     return cells, left_out
 
 

@@ -81,6 +81,7 @@ class RelationsResult:
         return head() | {
             "problem": self.problem.to_json(),
             "recipe": question.recipe.name,  # type: ignore[attr-defined]
+            "arithmetic": question.arithmetic,
             "criterion": question.criterion,
             "threshold": "own" if question.score == "f1" else "best",
             "target": question.target,
@@ -242,7 +243,7 @@ def measure(problem: Relations, *, lab: Lab | None = None, **asked: Any) -> Rela
     """Measure a problem's capacity: for `Relations`, the smallest key budget that holds the graph.
 
     lab: where records lie and what trains (default: the store of KEYSPAN_STORE, all cores)    asked: heads,
-    key_budgets, seeds, seed, target, recipe, criterion, threshold, steps, as on the command line
+    key_budgets, seeds, seed, target, recipe, criterion, threshold, steps, arithmetic, as on the command line
     """
     if isinstance(problem, Relations):
         return measure_relations(problem, lab=lab, **asked)

@@ -14,7 +14,7 @@ from keyspan.lab import recipes
 from keyspan.lab.recipes import Recipe
 from keyspan.problems.dichotomies import Dichotomies
 from keyspan.problems.relations import Relations
-from keyspan.specs import Arm, Channel, LinearUnit, Question
+from keyspan.specs import ARITHMETICS, Arm, Channel, LinearUnit, Question
 from keyspan.theory.bounds import law
 
 
@@ -95,10 +95,11 @@ def relations_question(
     criterion: str | None = None,
     threshold: str = "own",
     steps: int | None = None,
+    arithmetic: str = "fp32",
 ) -> Question:
     """The capacity D_K* of a cell: the smallest key budget, over the heads tried, whose F1 meets the target.
 
-    target, criterion: by default the recipe's own (`RECIPES`)
+    target, criterion: by default the recipe's own (`RECIPES`)    arithmetic: of training; judged in fp64 always
     """
     named = RECIPES[_named(recipe, RECIPES, "--recipe", "The solver is not built yet; use one of these.")]
     criterion = _named(named.criterion if criterion is None else criterion, CRITERIA, "--criterion", "Choose one.")
@@ -119,7 +120,7 @@ def relations_question(
         instrument=Channel(heads=1, d_key=1),
         recipe=named.make() if steps is None else named.make(steps=steps),
         stopping=recipes.DEFAULT_STOPPING,
-        arithmetic="fp32",
+        arithmetic=_named(arithmetic, ARITHMETICS, "--arithmetic", "Use fp32; tf32 and bf16 want a GPU."),
         knob="budget",
         arms=arms,
         replicates=replicates(seeds, seed),
