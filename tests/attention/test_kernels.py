@@ -147,7 +147,7 @@ class Rough(Fused):
 
 @pytest.mark.gpu
 class TestCompiledInHalf(Rough):
-    device, arithmetic, tolerance = "cuda", "bf16", 0.08
+    device, arithmetic, tolerance, rounding = "cuda", "bf16", 0.08, 2.0**-8
 
 
 @interpreted
@@ -173,7 +173,7 @@ class TestInterpretedInHalf:
 
 @pytest.mark.gpu
 class TestCompiledInTensorFloat(Rough):
-    device, arithmetic, tolerance = "cuda", "tf32", 0.02
+    device, arithmetic, tolerance, rounding = "cuda", "tf32", 0.02, 2.0**-11
 
 
 def test_the_probe() -> None:

@@ -140,6 +140,10 @@ def graphed_step(run: Run, device: str = "cuda") -> tuple[Step, Single]:
     with torch.cuda.stream(side):  # what is made at the first steps (gradients, moments, handles) must be there before
         for _ in range(3):
             body()
+        if model.x.dtype == torch.float64:  # steps are counted in single, and powers of them show in float64
+            for state in adam.state.values():
+                state["step"] = state["step"].double()
+            body()
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
