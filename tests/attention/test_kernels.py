@@ -18,6 +18,8 @@ from keyspan.specs import Run
 pytest.importorskip("triton")
 
 from keyspan.attention.kernels import channel as fused
+from keyspan.lab.optimizers import FusedAdam
+from keyspan.lab.recipes import Adam
 
 interpreted = pytest.mark.skipif(torch.cuda.is_available(), reason="kernels are compiled where there is a GPU")
 
@@ -192,3 +194,40 @@ def test_a_graph_with_many_edges_has_them_all_in_its_bits() -> None:
     dense = ((bits[:, :, None] >> np.arange(32, dtype=np.uint32)) & 1).reshape(96, 96)
     source, target = given.instances[0].edges.T
     assert dense.sum() == len(source) and dense[source, target].all()
+
+
+@pytest.mark.parametrize("items, channel, arithmetic", [(64, (2, 16), "fp32"), (61, (3, 5), "bf16"), (23, (1, 67), "fp32")])
+def test_what_is_compiled_ahead_is_what_is_launched(
+    items: int, channel: tuple[int, int], arithmetic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same programs with the same constants and the same kinds of arguments, in steps, looks and updates."""
+    launched: set[tuple[object, ...]] = set()
+
+    def kind(value: object) -> object:
+        """What Triton compiles for: types of tensors, and of whole numbers whether they are 1 or divisible by 16."""
+        if isinstance(value, torch.Tensor):
+            return value.dtype
+        return (value == 1, value % 16 == 0) if type(value) is int else type(value)
+
+    def record(program: object, grid: tuple[int, ...], *arguments: object, **options: object) -> None:
+        fixed = getattr(program, "do_not_specialize", None) or ()
+        names = list(getattr(program, "arg_names", ()))
+        free = [int if names[at] in fixed else kind(value) for at, value in enumerate(arguments)]
+        launched.add((program, tuple(free), tuple(sorted(options.items()))))
+
+    monkeypatch.setattr(fused, "launch", record)
+    suite = TestCompiledInSingle()
+    suite.device, suite.arithmetic = "cpu", arithmetic  # type: ignore[misc]
+    given = suite.loaded(suite.runs(items, 19, [channel] * 2))
+    bucket = given.bucket
+    assert isinstance(bucket, fused.FusedChannelBucket)
+    steps = FusedAdam(Adam(steps=7, peak=0.1), torch.device("cpu"))
+    state = steps.start(given.params)
+    for value in (True, False):
+        _, grads = bucket.value_and_grad(given.params, given.batch, value=value)
+        steps.step(given.params, None, grads, state, 0)
+    bucket.clear(given.params, given.batch, 0.0)
+    really = set(launched)
+    launched.clear()
+    bucket.compile(given.runs[0], 7)
+    assert launched == really and len(really) >= 7

@@ -271,6 +271,9 @@ class ChannelBucket:
                 ok[here] &= flat.amax(1) < -slack
         return ok
 
+    def compile(self, run: Run, steps: int) -> None:
+        """PyTorch's own operations are compiled already."""
+
     def answers(self, params: Params, member: int, run: Run) -> Arrays:
         """One member's weights without padding. w_query, w_key: (heads, d_model, d_key)    bias: ()"""
         c = self._channel(run)

@@ -56,6 +56,10 @@ class Bucket(Protocol):
         """A cheap test: is every decision right and `slack` clear of its threshold? returns: (members,), bool"""
         ...
 
+    def compile(self, run: Run, steps: int) -> None:
+        """Prepare, on any thread, whatever the first step of members like this one would wait for."""
+        ...
+
     def answers(self, params: Params, member: int, run: Run) -> Arrays:
         """One member's weights without their padding, float64, for the judge."""
         ...

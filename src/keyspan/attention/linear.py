@@ -97,6 +97,9 @@ class LinearBucket:
         least = margins.masked_fill(batch.real == 0, math.inf).amin(1)
         return least > slack * margins.abs().amax(1)
 
+    def compile(self, run: Run, steps: int) -> None:
+        """PyTorch's own operations are compiled already."""
+
     def answers(self, params: Params, member: int, run: Run) -> Arrays:
         """One member's weights. w: (dimension,)"""
         return {"w": params["w"][member, : self.dimension].double().cpu().numpy()}

@@ -101,6 +101,7 @@ class _Fleet:
         self.crews: dict[_Key, Crew] = {}
         self.joining: list[_Waiter] = []
         self.pieces = 0
+        self.compiled: dict[str, Future[None]] = {}
         self.streams = [torch.cuda.Stream() for _ in range(CREWS["cuda"])] if device.type == "cuda" else []
 
     def sail(self, runs: Sequence[Run]) -> Iterator[Finished]:
@@ -138,7 +139,10 @@ class _Fleet:
         phase, step = (saved.phase, saved.step) if saved else (0, 0)
         if saved and optimizer_of(run, phase, self.device).joins:  # each counts its own steps; only looks must coincide
             step = step % run.stopping.check_every - run.stopping.check_every
-        self.groups[_Key(bucket_key(run), phase, step, piece)].waiting.append(_Waiter(run, saved))
+        bucket = bucket_key(run)
+        if bucket not in self.compiled:
+            self.compiled[bucket] = self.host.compile(partial(_compile, run, self.device))
+        self.groups[_Key(bucket, phase, step, piece)].waiting.append(_Waiter(run, saved))
 
     def _member(self, run: Run, saved: Saved | None) -> Member:
         early = saved is None and self.host.ahead
@@ -172,7 +176,11 @@ class _Fleet:
             if not free:
                 return
             if self.host.ahead:
-                key = max(free, key=lambda k: (k.phase, self.groups[k].cost))
+                ready = [key for key in free if self.compiled[key.bucket].done()]
+                if not ready and self.crews:
+                    return
+                key = max(ready or free, key=lambda k: (k.phase, self.groups[k].cost))
+                self.compiled[key.bucket].result()
             else:
                 key = max(free, key=lambda k: k.phase)  # shards are in order of their cost already
             taken = self._take(key, self._places(self.groups[key]))
@@ -229,6 +237,10 @@ class _Fleet:
         group = self.groups[key]
         group.waiting.extendleft(_Waiter(w.run, w.saved) for w in reversed(taken))
         group.most = max(1, places // 2)
+
+
+def _compile(run: Run, device: torch.device) -> None:
+    make_bucket([run], device).compile(run, getattr(recipe_of(run).phases[0], "steps", 1))
 
 
 def _free_memory(device: torch.device) -> float | None:

@@ -23,6 +23,7 @@ from keyspan.specs import Run
 from keyspan.verdict import Verdict
 
 T = TypeVar("T")
+COMPILERS = 8  # threads: half of compiling goes on outside Python
 KEPT_BYTES = 1 << 32  # of instances that nobody may be using any more
 MOST_THREADS = 12
 
@@ -112,6 +113,7 @@ class Host:
     def __init__(self, contents: ContentSource, threads: int = 0) -> None:
         self.instances = Instances(contents)
         self._pool = ThreadPoolExecutor(threads) if threads else None
+        self._compilers = ThreadPoolExecutor(COMPILERS) if threads else None
         self._cases: list[Future[Finished]] = []
 
     @property
@@ -125,6 +127,14 @@ class Host:
             return self._pool.submit(work)
         done: Future[T] = Future()
         done.set_result(work())
+        return done
+
+    def compile(self, work: Callable[[], None]) -> Future[None]:
+        """Compile ahead; without threads to spare, the first step does it."""
+        if self._compilers is not None:
+            return self._compilers.submit(work)
+        done: Future[None] = Future()
+        done.set_result(None)
         return done
 
     def judge(self, cases: list[Case]) -> Iterator[Finished]:
@@ -144,8 +154,9 @@ class Host:
 
     def close(self) -> None:
         """Begin nothing more."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=True, cancel_futures=True)
+        for pool in (self._pool, self._compilers):
+            if pool is not None:
+                pool.shutdown(wait=True, cancel_futures=True)
 
 
 def host_for(device: torch.device, contents: ContentSource) -> Host:

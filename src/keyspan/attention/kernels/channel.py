@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ import torch
 from keyspan.attention.channel import ChannelBucket
 from keyspan.attention.instrument import Params, next_power_of_two
 from keyspan.attention.kernels import item_programs, pair_programs
+from keyspan.attention.kernels.launching import compiling, launch
 from keyspan.problems import Batch
 from keyspan.specs import Run
 
@@ -115,8 +117,30 @@ class FusedChannelBucket(ChannelBucket):
             torch.from_numpy(heads).to(self.device),
         )
 
-    def _batch(self, x: torch.Tensor, bits: torch.Tensor, heads: torch.Tensor) -> FusedBatch:
-        return FusedBatch(x, bits, heads, bool((heads < self.heads).any()), self._work(len(x)))
+    def _batch(self, x: torch.Tensor, bits: torch.Tensor, heads: torch.Tensor, *, ragged: bool | None = None) -> FusedBatch:
+        ragged = bool((heads < self.heads).any()) if ragged is None else ragged
+        return FusedBatch(x, bits, heads, ragged, self._work(len(x)))
+
+    def compile(self, run: Run, steps: int) -> None:
+        """Compile what a step and a look of members like this one launch. On tensors without memory; nothing runs.
+
+        steps: of the phase, whose length is an argument of the update
+        """
+        twin = copy(self)
+        twin.device = torch.device("meta")
+        x = torch.empty(1, self.items, self.width, device="meta", dtype=torch.bfloat16 if self.half else torch.float32)
+        bits = torch.empty(1, self.items, self.items // 32, device="meta", dtype=torch.int32)
+        heads = torch.empty(1, device="meta", dtype=torch.int32)
+        with compiling():
+            batch = twin._batch(x, bits, heads, ragged=self._channel(run).heads < self.heads)
+            params = {k: torch.empty_like(g) for k, g in batch.work.grads.items()}
+            for value in (True, False):
+                twin.value_and_grad(params, batch, value=value)
+            twin.clear(params, batch, 0.0)
+            for name, w in params.items():
+                table = torch.empty(steps, device="meta")
+                clock = torch.empty(1, device="meta", dtype=torch.int64)
+                fused_adam(w, batch.work.grads[name], w, w, clock=clock, rate=table, floor=table, beta1=0.0, beta2=0.0)
 
     def _work(self, members: int) -> Work:
         """Zeros wherever a launch leaves something out: padded heads and padded key dimensions."""
@@ -168,8 +192,9 @@ class FusedChannelBucket(ChannelBucket):
     def _tally(self, batch: FusedBatch, tiles: int, *, add: bool) -> None:
         work = batch.work
         bias = work.grads["bias"]
-        item_programs.tally[(len(batch.x),)](
-            work.parts, work.loss, bias, tiles, bias.stride(0), 1.0 / self.edges, BLOCK=TALLY, ADD=add
+        launch(
+            item_programs.tally, (len(batch.x),),
+            work.parts, work.loss, bias, tiles, bias.stride(0), 1.0 / self.edges, BLOCK=TALLY, ADD=add,
         )  # fmt: skip
 
     def _pairs(self, params: Params, batch: FusedBatch, *, value: bool) -> None:
@@ -194,7 +219,8 @@ class FusedChannelBucket(ChannelBucket):
     def _by_row(self, params: Params, batch: FusedBatch, first: int, count: int, top: int, rows: int, *, value: bool) -> None:
         work = batch.work
         a, b, warps, stages = self.shape.row
-        pair_programs.by_row[(-(-rows // a), count)](
+        launch(
+            pair_programs.by_row, (-(-rows // a), count),
             work.q, work.k, work.dq, batch.heads, params["bias"], batch.bits, work.slope, work.owner, work.parts,
             first, top, rows, self.items, self.true_items, params["bias"].stride(0), -self.tags, 1.0 / self.edges,
             HEADS=self.heads, D_PAD=self.d_pad, A=a, B=b, TAGS=self.tags, RAGGED=batch.ragged,
@@ -210,7 +236,8 @@ class FusedChannelBucket(ChannelBucket):
             math.gcd(self.shape.project[2], self.width),
         )
         grid = (-(-self.items // block_i), -(-columns // block_n), len(w))
-        item_programs.project[grid](
+        launch(
+            item_programs.project, grid,
             batch.x, w, out, self.items, self.width, columns, self.d_key,
             D_PAD=self.d_pad, BLOCK_I=block_i, BLOCK_N=block_n, BLOCK_D=block_d, ARITHMETIC=self.program,
         )  # fmt: skip
@@ -220,7 +247,8 @@ class FusedChannelBucket(ChannelBucket):
     ) -> None:
         work, shape = batch.work, self.shape
         grid = (-(-self.items // shape.tile[1]), -(-rows // shape.tile[0]), count)
-        pair_programs.forward[grid](
+        launch(
+            pair_programs.forward, grid,
             work.q, work.k, batch.heads, params["bias"], batch.bits, work.slope, work.owner, work.parts,
             first, top, rows, self.items, self.true_items, self.heads, params["bias"].stride(0),
             D_PAD=self.d_pad, CHUNK=self.chunk, BLOCK_I=shape.tile[0], BLOCK_J=shape.tile[1],
@@ -235,7 +263,8 @@ class FusedChannelBucket(ChannelBucket):
         groups = -(-self.heads // group) * (self.d_pad // self.chunk)
         fixed, looped = (rows, self.items) if by_row else (self.items, rows)
         mine, other, out = (work.q, work.k, work.dq) if by_row else (work.k, work.q, work.dk)
-        pair_programs.backward[(-(-fixed // a), groups, count)](
+        launch(
+            pair_programs.backward, (-(-fixed // a), groups, count),
             work.slope, work.owner, mine, other, out, batch.heads,
             first, top, rows, self.items, self.heads, 1.0 / self.edges,
             BY_ROW=by_row, GROUP=group, D_PAD=self.d_pad, CHUNK=self.chunk, A=a, B=b,
@@ -247,7 +276,8 @@ class FusedChannelBucket(ChannelBucket):
         columns = self.heads * self.d_key
         block_n, block_d = max(16, min(self.shape.weigh[0], columns)), min(self.shape.weigh[1], next_power_of_two(self.width))
         grid = (-(-columns // block_n), -(-self.width // block_d), len(out))
-        item_programs.weigh[grid](
+        launch(
+            item_programs.weigh, grid,
             batch.x, dq, out, self.items, self.width, columns, self.d_key,
             D_PAD=self.d_pad, BLOCK_N=block_n, BLOCK_D=block_d, BLOCK_I=self.shape.weigh[2], ARITHMETIC=self.program,
         )  # fmt: skip
@@ -263,24 +293,18 @@ class FusedChannelBucket(ChannelBucket):
         for top in range(0, self.items, self.stripe):
             rows = min(self.stripe, self.items - top)
             self._forward(params, batch, 0, members, top, rows, value=False, test=True)
-            item_programs.extremes[(members,)](work.parts, work.low, work.high, self._tiles(rows), BLOCK=TALLY, ADD=top > 0)
+            launch(
+                item_programs.extremes, (members,),
+                work.parts, work.low, work.high, self._tiles(rows), BLOCK=TALLY, ADD=top > 0,
+            )  # fmt: skip
         return (work.low > slack) & (work.high < -slack)
 
 
 def fused_adam(w: torch.Tensor, g: torch.Tensor, first: torch.Tensor, second: torch.Tensor, **tables: Any) -> None:
     """One update of one parameter of every member, in place. tables: clock, rate, floor, beta1, beta2"""
     size, block = w[0].numel(), 1024
-    item_programs.adam[(-(-size // block), len(w))](
-        w,
-        g,
-        first,
-        second,
-        tables["clock"],
-        tables["rate"],
-        tables["floor"],
-        len(tables["rate"]),
-        size,
-        tables["beta1"],
-        tables["beta2"],
-        BLOCK=block,
-    )
+    launch(
+        item_programs.adam, (-(-size // block), len(w)),
+        w, g, first, second, tables["clock"], tables["rate"], tables["floor"],
+        len(tables["rate"]), size, tables["beta1"], tables["beta2"], BLOCK=block,
+    )  # fmt: skip
