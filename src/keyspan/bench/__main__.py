@@ -24,7 +24,7 @@ def parser() -> argparse.ArgumentParser:
     out.add_argument("--members", type=int, help="in a fleet")
     out.add_argument("--no-growth", action="store_true", help="leave the growth curves out")
     out.add_argument("--seed", type=int, default=0)
-    out.add_argument("--arithmetic", default="fp32", help="fp32 or fp64")
+    out.add_argument("--arithmetic", default="fp32", help="fp32, fp64; on a GPU also tf32, bf16")
     out.add_argument("--json", action="store_true", help="one JSON document on standard output")
     out.add_argument("--dry-run", action="store_true", help="say what would be timed")
     return out

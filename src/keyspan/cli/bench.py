@@ -17,7 +17,7 @@ def bench(
     workers: int | None = typer.Option(None, help="Processes of the fleet's side on a CPU (default: one a core)."),
     members: int | None = typer.Option(None, help="Members in a fleet (default: as many as keep the device busy)."),
     growth: bool = typer.Option(True, help="Measure how time grows with items, d_model, heads and members."),
-    arithmetic: str = typer.Option("fp32", help="fp32 or fp64."),
+    arithmetic: str = typer.Option("fp32", help="fp32, fp64; on a GPU also tf32, bf16."),
 ) -> int:
     """The fleet beside one model at a time in PyTorch, with the machine's ceiling measured in the same run."""
     from keyspan.bench import suite
