@@ -215,7 +215,7 @@ def test_some_members_failed(own_store: str, monkeypatch: pytest.MonkeyPatch) ->
     assert (good["status"], bad["status"]) == ("measured", "diverged")
     assert bad["f1"] is bad["f1_best"] is bad["exact"] is bad["margin"] is None
     table = ask(*CELL, "--heads", "2", "--key-budgets", "4", "--seeds", "2")
-    assert table.code == 3 and "1 members failed" in table.out
+    assert table.code == 3 and "1 member failed" in table.out
 
 
 def test_some_labelings_failed(oracle: Oracle) -> None:
@@ -283,7 +283,7 @@ def _quoted(word: str) -> str:
 
 @pytest.mark.parametrize("verb", [(), *VERBS])
 def test_help(verb: tuple[str, ...]) -> None:
-    for argv in ([*verb, "--help"], ["--json", *verb, "--help"]):
+    for argv in ([*verb, "--help"], ["--json", *verb, "--help"], [*verb, "-h"]):
         ran = ask(*argv)
         assert ran.code == 0 and ran.err == "" and "Usage: keyspan " + " ".join(verb) in ran.out
 

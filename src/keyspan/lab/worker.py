@@ -146,11 +146,11 @@ def work(args: argparse.Namespace) -> int:
         for runs in rounds(wanted, done):
             for finished in sail(runs, device, control):
                 record = record_of(finished, contents)
+                _keep_weights(finished, Path(args.weights) if args.weights else None)  # a record says that all is done
                 _write_line(sink, record.to_line())
                 done[record.run_id] = record.verdict
                 assert control.checkpoints is not None
                 control.checkpoints.drop(record.run_id)
-                _keep_weights(finished, Path(args.weights) if args.weights else None)
             if stop():
                 break
     left = next(rounds(wanted, done), [])
@@ -227,12 +227,14 @@ def serve(args: argparse.Namespace) -> int:
         try:
             runs = [Run.from_json(data) for data in json.loads(line)["runs"]]
             for finished in sail(runs, device, control):
+                _keep_weights(finished, Path(args.weights) if args.weights else None)  # a record says that all is done
                 said = say({"record": record_of(finished, contents).to_json()})
                 if said and control.checkpoints:  # a record that reached nobody is made again from its checkpoint
                     control.checkpoints.drop(finished.run.run_id)
-                _keep_weights(finished, Path(args.weights) if args.weights else None)
         except KeyspanError as error:
             say({"error": str(error)})
+        except OSError as error:
+            say({"error": f"The disk must allow it, but {error}. Check the path, the rights and the space."})
         if stop():
             break
         say({"idle": True})
