@@ -28,6 +28,7 @@ import keyspan
 from keyspan.errors import BadInput, KeyspanError
 from keyspan.evidence.record import Record, make_record
 from keyspan.files.contents import Contents
+from keyspan.files.paths import check_writable
 from keyspan.files.weights import ChannelWeights, write_weights
 from keyspan.lab.checkpoints import Checkpoints
 from keyspan.lab.fleet import Control, Finished, sail
@@ -130,6 +131,8 @@ def work(args: argparse.Namespace) -> int:
     if minutes is not None and not 0 <= minutes < math.inf:
         raise BadInput(f"`--minutes >= 0` must hold, but got {minutes}. Leave it out to go on to the end.")
     wanted = read_work(source)
+    if args.weights:
+        check_writable(args.weights, "--weights")
     out.mkdir(parents=True, exist_ok=True)
     files = Path(args.files) if args.files else source.parent / "files"
     stop = Stopper(args.minutes)
