@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.asked import COMMAND, ROOT, Oracle, ask, call, knows, told
+from tests.cli.asked import COMMAND, ROOT, Oracle, Ran, ask, call, knows, told
 
 import keyspan
 from keyspan.evidence.record import make_record
@@ -239,6 +239,12 @@ def test_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     ran = ask(*CELL, "--json")
     assert ran.code == 130 and ran.out == ""
     assert ran.err.startswith("keyspan: interrupted; what finished is kept") and ran.err.count("\n") == 1
+
+
+def test_interrupted_while_modules_are_loaded() -> None:
+    early = "import sys, keyspan.cli, builtins; builtins.__import__ = lambda *_: (_ for _ in ()).throw(KeyboardInterrupt); "
+    ran = call(command=[sys.executable, "-c", early + "sys.exit(keyspan.cli.main([]))"])
+    assert ran == Ran(130, "", "keyspan: interrupted.\n")
 
 
 def test_interrupted_in_the_middle_and_resumed(tmp_path: Path, oracle: Oracle) -> None:
