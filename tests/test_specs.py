@@ -191,9 +191,9 @@ def test_a_field_that_is_left_out_is_read_at_its_old_value() -> None:
 @pytest.mark.parametrize(
     "data, says",
     [
-        (None, "A spec must be an object with a `family`, but got 'None'."),
-        ([1], "A spec must be an object with a `family`, but got '[1]'."),
-        ({}, "A spec must be an object with a `family`, but got '{}'."),
+        (None, "A spec must be an object with a `family`, but got None."),
+        ([1], "A spec must be an object with a `family`, but got [1]."),
+        ({}, "A spec must be an object with a `family`, but got {}."),
         ({"family": "nothing"}, "The family of a spec must be one of ["),
         ({"family": None}, "The family of a spec must be one of ["),
         ({"family": "channel", "version": 2, "heads": 1, "d_key": 1}, "`channel` must have version 1, but got 2."),

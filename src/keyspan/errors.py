@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 
 class KeyspanError(Exception):
     """Root of every error that keyspan raises on purpose; `exit_code` is what the command line returns for it."""
@@ -29,7 +31,23 @@ class RunnerError(KeyspanError):
     """A worker died or a machine gave up; what had finished is kept."""
 
 
+def shown(value: object) -> str:
+    """The value on one short line: its `repr`, of at most 60 characters; what is left out is in its middle."""
+    return _cut(_text(repr, value), 60)
+
+
 def require(condition: bool, rule: str, value: object, fix: str) -> None:
     """Raise `BadInput("{rule} must hold, but got {value}. {fix}")` unless the condition holds."""
     if not condition:
-        raise BadInput(f"{rule} must hold, but got {value}. {fix}")
+        raise BadInput(f"{rule} must hold, but got {_cut(_text(str, value), 200)}. {fix}")
+
+
+def _text(write: Callable[[object], str], value: object) -> str:
+    try:
+        return " ".join(write(value).split())
+    except ValueError:  # more digits than Python will print
+        return "a number of thousands of digits"
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[: length - 9]}...{text[-6:]}"

@@ -21,11 +21,12 @@ from dataclasses import dataclass, fields
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
-from keyspan.errors import BadInput, require
+from keyspan.errors import BadInput, require, shown
 
 JUDGE_VERSION = 1  # raised when the judge's numbers change; it is hashed into every run id
 _HASHED = ("instrument", "recipe", "stopping", "arithmetic")  # with the problem id and the judge: the run id
 ARITHMETICS = ("fp64", "fp32", "tf32", "bf16")
+WIDEST = 2**24  # heads, and key dimensions of one: more would overflow sizes long before it fits any memory
 
 _registry: dict[str, type[Spec]] = {}
 
@@ -71,7 +72,7 @@ class Spec:
         """Read what `to_json` wrote (its module must have been imported)."""
         spec = decode(data)
         if not isinstance(spec, cls):
-            raise BadInput(f"The spec must be a {cls.__name__}, but got family={data.get('family')!r}.")
+            raise BadInput(f"The spec must be a {cls.__name__}, but got family={shown(data.get('family'))}.")
         return spec
 
 
@@ -95,31 +96,37 @@ def _coerce(value: Any, hint: Any, where: str) -> Any:
         return _coerce(value, inner, where)
     if origin is tuple:
         if isinstance(value, str) or not isinstance(value, list | tuple):
-            raise BadInput(f"`{where}` must be a list, but got {value!r}.")
+            raise BadInput(f"`{where}` must be a list, but got {shown(value)}.")
         return tuple(_coerce(v, args[0], where) for v in value)
     if hint in (int, float) and isinstance(value, Real) and not isinstance(value, bool):
         return _number(value, hint, where)
     if isinstance(hint, type) and (not isinstance(value, hint) or (hint is int and isinstance(value, bool))):
         kind = "a number" if hint is float else hint.__name__
-        raise BadInput(f"`{where}` must be {kind}, but got {value!r}.")
+        raise BadInput(f"`{where}` must be {kind}, but got {shown(value)}.")
     return value
 
 
 def _number(value: Real, hint: type, where: str) -> int | float:
     """Numbers of any type (NumPy's too) as a plain int or float."""
+    if hint is int and isinstance(value, Integral):
+        return _whole(int(value), where)
     try:
         number = float(value)
     except OverflowError:
-        number = math.inf
-    if hint is int and isinstance(value, Integral):
-        return int(value)
+        raise BadInput(f"`{where}` must fit a float, but got {shown(value)}. Give a smaller number.") from None
     if not math.isfinite(number):
-        raise BadInput(f"`{where}` must be finite, but got {value}. NaN and infinities have no identity.")
+        raise BadInput(f"`{where}` must be finite, but got {number}. NaN and infinities have no identity.")
     if hint is float:
         return number + 0.0  # -0.0 and 0.0 are one number, so they get one spelling
     if not number.is_integer():
-        raise BadInput(f"`{where}` must be int, but got {value!r}.")
-    return int(number)
+        raise BadInput(f"`{where}` must be int, but got {shown(value)}.")
+    return _whole(int(number), where)
+
+
+def _whole(number: int, where: str) -> int:
+    if not -(2**63) <= number < 2**63:
+        raise BadInput(f"`{where}` must fit 64 bits, but got {shown(number)}. Give a smaller number.")
+    return number
 
 
 def _plain(value: Any) -> Any:
@@ -133,10 +140,10 @@ def _plain(value: Any) -> Any:
 def decode(data: Any) -> Spec:
     """JSON data -> spec, by its family. Unknown families, fields and versions are refused, never guessed."""
     if not isinstance(data, Mapping) or "family" not in data:
-        raise BadInput(f"A spec must be an object with a `family`, but got {str(data)[:60]!r}.")
+        raise BadInput(f"A spec must be an object with a `family`, but got {shown(data)}.")
     cls = _registry.get(str(data["family"]))
     if cls is None:
-        raise BadInput(f"The family of a spec must be one of {sorted(_registry)}, but got {data['family']!r}.")
+        raise BadInput(f"The family of a spec must be one of {sorted(_registry)}, but got {shown(data['family'])}.")
     if data.get("version", cls.version) != cls.version:
         raise BadInput(
             f"`{cls.family}` must have version {cls.version}, but got {data['version']}. Use the keyspan that wrote it."
@@ -193,7 +200,9 @@ class Channel(Spec, family="channel", version=1):
 
     def check(self) -> None:
         require(self.heads >= 1, "`heads >= 1`", self.heads, "Ask for at least one head.")
+        require(self.heads <= WIDEST, f"`heads <= {WIDEST}`", self.heads, "Ask for fewer.")
         require(self.d_key >= 1, "`d_key >= 1`", self.d_key, "Give every head at least one key dimension.")
+        require(self.d_key <= WIDEST, f"`d_key <= {WIDEST}`", self.d_key, "Ask for fewer dimensions.")
 
     @property
     def key_budget(self) -> int:
@@ -203,7 +212,10 @@ class Channel(Spec, family="channel", version=1):
     def with_budget(self, heads: int, budget: int) -> Channel:
         """The channel with this many heads and this key budget."""
         require(heads >= 1, "`--heads >= 1`", heads, "Ask for at least one head.")
+        require(heads <= WIDEST, f"`--heads <= {WIDEST}`", heads, "Ask for fewer.")
         require(budget >= 1, "`--key-budget >= 1`", budget, "Give every head at least one dimension.")
+        most = heads * WIDEST
+        require(budget <= most, f"`--key-budget <= {most}` with {heads} heads", budget, "Ask for fewer dimensions.")
         if budget % heads:
             down, up = budget - budget % heads, budget - budget % heads + heads
             nearest = f"{down} or {up}" if down else f"{up}"

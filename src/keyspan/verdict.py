@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from keyspan.errors import BadInput
+from keyspan.errors import BadInput, shown
 
 
 class Status(StrEnum):
@@ -29,13 +29,6 @@ def _is_finite(value: float) -> bool:
         return False
 
 
-def _shown(value: Any) -> str:
-    try:
-        return f"{value!r:.60}"
-    except ValueError:  # more digits than Python will print
-        return "a number of thousands of digits"
-
-
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
     """One member judged.
@@ -54,11 +47,11 @@ class Verdict:
         try:
             object.__setattr__(self, "status", Status(self.status))
         except ValueError:
-            raise BadInput(f"A status must be one of {'|'.join(Status)}, but got {self.status!r}.") from None
+            raise BadInput(f"A status must be one of {'|'.join(Status)}, but got {shown(self.status)}.") from None
         if not isinstance(self.scores, Mapping) or not isinstance(self.witness, Mapping):
-            raise BadInput(f"`scores` and `witness` must be objects, but got {self.scores!r} and {self.witness!r}.")
+            raise BadInput(f"`scores` and `witness` must be objects, but got {shown(self.scores)} and {shown(self.witness)}.")
         if self.exact is not None and not isinstance(self.exact, bool):
-            raise BadInput(f"`exact` must be true, false or null, but got {self.exact!r}.")
+            raise BadInput(f"`exact` must be true, false or null, but got {shown(self.exact)}.")
         if self.status is Status.MEASURED:
             if self.exact is None or not self.scores:
                 raise BadInput("A measured verdict must have scores and say whether it is exact, but got neither.")
@@ -67,7 +60,7 @@ class Verdict:
             raise BadInput(f"A verdict with status `{self.status}` must carry no number, but got {got}.")
         for name, value in self.scores.items():
             if isinstance(value, bool) or not isinstance(value, int | float) or not _is_finite(value):
-                raise BadInput(f"The score `{name}` must be a finite number, but got {_shown(value)}.")
+                raise BadInput(f"The score `{name}` must be a finite number, but got {shown(value)}.")
         object.__setattr__(self, "scores", {str(name): float(value) for name, value in self.scores.items()})
 
     @property
@@ -80,7 +73,7 @@ class Verdict:
         if not self.measured:
             raise BadInput(f"A score must come from a measured verdict, but this one is `{self.status}`.")
         if name != "exact" and name not in self.scores:
-            raise BadInput(f"A score must be one of {', '.join(('exact', *self.scores))}, but got {name!r}.")
+            raise BadInput(f"A score must be one of {', '.join(('exact', *self.scores))}, but got {shown(name)}.")
         return float(bool(self.exact)) if name == "exact" else self.scores[name]
 
     def to_json(self) -> dict[str, Any]:

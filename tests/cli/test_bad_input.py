@@ -39,6 +39,13 @@ TABLE: dict[str, tuple[str, ...]] = {
     f"{CELL} --heads 1,,2": ("--heads", "'1,,2'"),
     f"{CELL} --heads 3 --key-budgets 16": ("--heads", "heads=3", "key-budget=16", "15 or 18"),
     f"{CELL} --heads 20 --key-budgets 16": ("heads=20", "Nearest budgets: 20"),
+    f"{CELL} --heads 99999999999999999999": ("--heads <= 16777216", "99999999999999999999", "fewer"),
+    f"{CELL} --heads 2,16777217 --key-budgets 33554434": ("--heads <= 16777216", "got 16777217"),
+    f"{CELL} --heads 2 --key-budgets 99999999999999999999": ("--key-budget <= 33554432", "with 2 heads", "fewer"),
+    f"{CELL} --heads {'9' * 5000}": ("--heads", "whole numbers", "..."),
+    f"{CELL} --seed {'9' * 5000}": ("--seed", "whole number", "..."),
+    f"measure relations --d-model 16 --items {'9' * 400}": ("items", "64 bits", "999...999", "smaller"),
+    f"measure relations --d-model 16 --items {'9' * 5000}": ("--items", "whole number", "..."),
     f"{CELL} --key-budgets 0": ("--key-budgets >= 1", "got 0"),
     f"{CELL} --key-budgets 3;4": ("--key-budgets", "'3;4'"),
     # names
@@ -151,6 +158,9 @@ TABLE: dict[str, tuple[str, ...]] = {
     "ponder": ("'ponder'", "keyspan --help"),
     "measure sequence": ("'sequence'", "keyspan measure --help"),
     "measure relations --d-model 16": ("--items", "Missing", "keyspan measure relations --help"),
+    "--json=false runs list": ("--json", "alone", "'--json=false'", "Leave the value out"),
+    f"{CELL} --quiet=1": ("--quiet", "alone", "'--quiet=1'"),
+    f"{CELL} --dry-run=": ("--dry-run", "alone"),
     f"{CELL} --wat 3": ("--wat", "keyspan measure relations --help"),
     f"{CELL} more": ("more", "keyspan measure relations --help"),
     "runs show": ("run_id", "Missing", "keyspan runs show --help"),
@@ -158,7 +168,10 @@ TABLE: dict[str, tuple[str, ...]] = {
     "runs remove r0123": ("run id", "'r0123'", "keyspan runs list"),
     # places to write to, and files of records
     f"{CELL} --figure {{}}": ("--figure", "folder", "Name a file"),
-    f"{CELL} --figure {{}}/rows.txt/fig": ("disk", "rows.txt", "Check the path"),
+    f"{CELL} --figure {{}}/rows.txt/fig": ("--figure", "can write", "rows.txt", "Choose another"),
+    f"{CELL} --figure /proc/there/fig": ("--figure", "can write", "/proc/there", "Choose another"),
+    f"{CELL} --weights /proc/there": ("--weights", "can write", "/proc/there", "Choose another"),
+    "reproduce adler:fig4 --out /proc/there": ("--out", "can write", "/proc/there", "Choose another"),
     f"{CELL} --weights {{}}/rows.txt": ("--weights", "rows.txt", "folder"),
     f"{CELL} --hand-out {{}}": ("--hand-out", "folder", "Name a file"),
     f"{CELL} --hand-out {{}}/rows.txt/q.jsonl": ("disk", "rows.txt", "Check the path"),
@@ -232,6 +245,7 @@ def check_line(ran: Ran, mentions: tuple[str, ...]) -> None:
     assert ran.code == 2 and ran.out == "", ran
     assert ran.err.startswith("keyspan: ") and ran.err.endswith(".\n") and ran.err.count("\n") == 1, ran.err
     line = ran.err.rstrip("\n")
+    assert len(line) < 400, line
     assert line.isprintable() and "Traceback" not in line and "Error(" not in line, line
     for word in mentions:
         assert word in line, (word, line)
@@ -243,7 +257,7 @@ def words(text: str, folder: Path) -> list[str]:
     return [word.replace("{}", str(folder)) for word in text.split()]
 
 
-@pytest.mark.parametrize("text", TABLE)
+@pytest.mark.parametrize("text", TABLE, ids=lambda text: text[:90])
 def test_bad_input(text: str, folder: Path, oracle: Oracle) -> None:
     check_line(ask(*words(text, folder)), TABLE[text])
     assert oracle.made == 0  # refused before anything was trained
@@ -268,10 +282,9 @@ def test_python_m_keyspan_is_the_same_command() -> None:
 
 
 def test_an_empty_command_line_names_the_verbs(folder: Path) -> None:
-    for argv in ([], ["measure"], ["runs"], ["--json"], ["--json", "runs"], ["--quiet", "measure"], ["--dry-run"]):
-        verbs = {"measure": "relations", "runs": "list|show|export|records|import|remove"}.get(
-            (argv or [""])[-1], "design|certify"
-        )
+    for argv in ([], ["measure"], ["runs"], ["fit"], ["--json"], ["--json", "runs"], ["--quiet", "measure"], ["--dry-run"]):
+        known = {"measure": "relations", "runs": "list|show|export|records|import|remove", "fit": "law"}
+        verbs = known.get((argv or [""])[-1], "design|certify")
         check_line(ask(*argv), ("A verb must follow", verbs, "but got none", "--help"))
     assert "Usage: keyspan" in ask("--json", "--help").out  # help that was asked for is no error
 

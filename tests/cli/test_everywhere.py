@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.asked import COMMAND, ROOT, Oracle, ask, call, knows, told
+from tests.cli.asked import COMMAND, ROOT, Oracle, Ran, ask, call, knows, told
 
 import keyspan
 from keyspan.evidence.record import make_record
@@ -215,7 +215,7 @@ def test_some_members_failed(own_store: str, monkeypatch: pytest.MonkeyPatch) ->
     assert (good["status"], bad["status"]) == ("measured", "diverged")
     assert bad["f1"] is bad["f1_best"] is bad["exact"] is bad["margin"] is None
     table = ask(*CELL, "--heads", "2", "--key-budgets", "4", "--seeds", "2")
-    assert table.code == 3 and "1 members failed" in table.out
+    assert table.code == 3 and "1 member failed" in table.out
 
 
 def test_some_labelings_failed(oracle: Oracle) -> None:
@@ -239,6 +239,12 @@ def test_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     ran = ask(*CELL, "--json")
     assert ran.code == 130 and ran.out == ""
     assert ran.err.startswith("keyspan: interrupted; what finished is kept") and ran.err.count("\n") == 1
+
+
+def test_interrupted_while_modules_are_loaded() -> None:
+    early = "import sys, keyspan.cli, builtins; builtins.__import__ = lambda *_: (_ for _ in ()).throw(KeyboardInterrupt); "
+    ran = call(command=[sys.executable, "-c", early + "sys.exit(keyspan.cli.main([]))"])
+    assert ran == Ran(130, "", "keyspan: interrupted.\n")
 
 
 def test_interrupted_in_the_middle_and_resumed(tmp_path: Path, oracle: Oracle) -> None:
@@ -283,7 +289,7 @@ def _quoted(word: str) -> str:
 
 @pytest.mark.parametrize("verb", [(), *VERBS])
 def test_help(verb: tuple[str, ...]) -> None:
-    for argv in ([*verb, "--help"], ["--json", *verb, "--help"]):
+    for argv in ([*verb, "--help"], ["--json", *verb, "--help"], [*verb, "-h"]):
         ran = ask(*argv)
         assert ran.code == 0 and ran.err == "" and "Usage: keyspan " + " ".join(verb) in ran.out
 

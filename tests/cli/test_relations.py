@@ -340,6 +340,13 @@ def test_the_figure_is_drawn_beside_its_data(home: Path, tmp_path: Path) -> None
     assert [float(row["f1"]) for row in rows] == pytest.approx([score["score"] for score in scores])
 
 
+def test_a_figure_is_drawn_in_silence_where_there_is_no_home(home: Path, tmp_path: Path) -> None:
+    """Matplotlib would advise on where to keep its cache, at length."""
+    env = {"HOME": "/proc/nobody", "XDG_CONFIG_HOME": "", "XDG_CACHE_HOME": "", "KEYSPAN_STORE": f"sqlite:///{home}/lab.db"}
+    ran = call(*CELL, "--seeds", "2", "--figure", tmp_path / "fig", "--quiet", env=env, cwd=tmp_path)
+    assert ran.code == 0 and ran.err == "" and (tmp_path / "fig.png").exists()
+
+
 # --- design beside it ----------------------------------------------------------------------------------------------
 
 

@@ -39,7 +39,7 @@ class Maker:
 class TestSqliteStore(StoreContract):
     @pytest.fixture
     def make_store(self, tmp_path: Path) -> Iterator[MakeStore]:
-        maker = Maker(tmp_path / "stores of % ünd #1")
+        maker = Maker(tmp_path / f"stores of % ünd #1 {os.fsdecode(bytes([255]))}")  # a name need not be Unicode
         yield maker
         for store in maker.opened:
             store.close()

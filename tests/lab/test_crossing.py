@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyspan.lab.crossing import Crossing, Table, cross, isotonic_decreasing
+from keyspan.lab.crossing import Crossing, Table, _point, cross, isotonic_decreasing
 from keyspan.lab.search import meets
 from keyspan.problems.dichotomies import separable_fraction
 from keyspan.problems.relations import Relations
@@ -50,6 +50,15 @@ def test_the_interval_covers_a_known_crossing() -> None:
         widths.append(crossing.high - crossing.low)
     assert covered >= 90
     assert float(np.median(widths)) < 0.1 * 2 * dimension
+
+
+def test_levels_on_the_target_itself_give_their_middle() -> None:
+    levels, weights = np.array([10.0, 11.0, 12.0, 14.0]), np.ones(4)
+    assert _point(levels, np.array([0.8, 0.5, 0.5, 0.2]), weights, 0.5) == 11.5
+    assert _point(levels, np.array([0.8, 0.5, 0.4, 0.2]), weights, 0.5) == 11.0
+    assert _point(levels, np.array([0.8, 0.6, 0.6, 0.4]), weights, 0.5) == 13.0  # a line from 12 to 14
+    assert _point(levels, np.array([0.4, 0.3, 0.2, 0.1]), weights, 0.5) == 0.0
+    assert _point(levels, np.array([0.9, 0.8, 0.7, 0.6]), weights, 0.5) == np.inf
 
 
 def test_a_crossing_outside_the_levels_is_no_number() -> None:

@@ -91,9 +91,21 @@ def test_the_bracket_moves_outwards_when_it_does_not_hold_the_crossing(at: int) 
     assert answer.crossing.estimate == at
 
 
-def test_guard_levels_on_both_sides_of_the_crossing() -> None:
-    answer, _ = walk(cell(heads=[8]), threshold({8: 56}))
-    assert {40, 48, 56, 64} <= set(answer.arms[0].levels)
+@pytest.mark.parametrize(("at", "path"), [(900, (120, 240, 480, 960)), (1, (25, 12, 6, 3, 1))])
+def test_the_bracket_moves_by_factors_of_two(at: int, path: tuple[int, ...]) -> None:
+    arm = Arm(heads=1, levels=tuple(range(1, 1001)), low=50, high=60)
+    _, rounds = walk(replace(cell(d_model=1000, heads=[1], seeds=1), arms=(arm,)), threshold({1: at}))
+    assert {channel(run).key_budget for run in rounds[0]} == {50, 60}
+    assert tuple(channel(run).key_budget for (run,) in rounds[1 : 1 + len(path)]) == path
+
+
+@pytest.mark.parametrize("guard", [0, 1, 2])
+@given(at=st.integers(1, 16))
+def test_guard_levels_on_both_sides_of_the_crossing(guard: int, at: int) -> None:
+    answer, _ = walk(replace(cell(heads=[8], seeds=1), guard=guard), threshold({8: 8 * at}))
+    near = range(at - 1 - guard, at + 1 + guard)  # the crossing lies between the first and the last but one of these
+    assert {8 * d_key for d_key in near if 1 <= d_key <= 16} <= set(answer.arms[0].levels)
+    assert answer.crossing.estimate == 8 * at
 
 
 def test_an_arm_that_cannot_win_is_left_alone() -> None:

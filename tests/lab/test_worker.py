@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -163,6 +164,30 @@ def test_weights_are_kept_and_judge_the_same(tmp_path: Path) -> None:
     assert verdict == records(out)[0].verdict
 
 
+def test_a_record_is_written_after_the_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk must not leave a record whose weights are missing: the store would never train that member again."""
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    run = member()
+    source, out, weights = write(tmp_path / "members.jsonl", [run]), tmp_path / "out", tmp_path / "w"
+    argv = [str(source), "--out", str(out), "--device", "cpu", "--weights", str(weights)]
+    with monkeypatch.context() as patch:
+        patch.setattr(worker, "write_weights", full)
+        assert worker.main(argv) == 2
+        assert records(out) == []
+        said = io.StringIO()
+        patch.setattr(sys, "stdin", io.StringIO(json.dumps({"runs": [run.to_json()]}) + "\n"))
+        patch.setattr(sys, "stdout", said)
+        assert worker.main(["--serve", "--device", "cpu", "--weights", str(weights)]) == 0
+        messages = [json.loads(line) for line in said.getvalue().splitlines()]
+        (error,) = [m["error"] for m in messages if "error" in m]
+        assert "No space left" in error and "Check the path" in error and not any("record" in m for m in messages)
+    assert worker.main(argv) == 0
+    assert [r.run_id for r in records(out)] == [run.run_id] == [path.stem for path in weights.iterdir()]
+
+
 def one_line(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     """What a call says that is refused: exit code 2 and one line."""
     try:
@@ -201,6 +226,7 @@ def test_bad_members_are_refused_in_one_line(
         (["--out", "{}/file"], "`--out` must be a folder"),
         (["--out", "{}/file/deeper"], "Check the path"),
         (["--out", "{}/out", "--weights", "{}/file"], "`--weights` must be a folder"),
+        (["--out", "{}/out", "--weights", "{}/file/deeper"], "`--weights` must be where one can write"),
         (["--out", "{}/out", "--minutes", "-1"], "`--minutes >= 0` must hold, but got -1.0"),
         (["--out", "{}/out", "--minutes", "nan"], "got nan"),
         (["--out", "{}/out", "--minutes", "inf"], "got inf"),

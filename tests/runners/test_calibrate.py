@@ -41,7 +41,7 @@ def measured(dimension: int, seeds: int, repetitions: int, folder: Path) -> list
 
 
 def test_repetitions_cover_what_is_known(tmp_path: Path) -> None:
-    """The contract is 17 of 20 at dimensions 16 and 50 (benchmarks/results); here a quicker cell, with fewer draws."""
+    """The contract is 17 of 20 at dimensions 16 and 50 (docs/measure.md); here a quicker cell, with fewer draws."""
     results = measured(5, 60, 20, tmp_path)
     assert sum(r.covered for r in results) >= 17
     assert all(r.failed == 0 for r in results), "every failure to fit is proven"

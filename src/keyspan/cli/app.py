@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 from keyspan.cli import bench, calibrate, certify, design, doctor, fit, measure, options, reproduce, runs
-from keyspan.errors import BadInput, KeyspanError
+from keyspan.errors import BadInput, KeyspanError, shown
 
 EPILOG = (
     "Everywhere, before or after the verb: --json (one JSON document on stdout), --store URL (or KEYSPAN_STORE), "
@@ -24,6 +24,7 @@ app = typer.Typer(
     epilog=EPILOG,
     add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("design")(design.design)
 app.command("certify")(certify.certify)
@@ -60,7 +61,8 @@ def run(argv: list[str]) -> int:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     try:
         found, rest = options.split(argv)
-        if found.dry_run and "--help" not in rest and rest and not rest[0].startswith("-") and rest[0] not in TRAINING:
+        helped = not {"-h", "--help"}.isdisjoint(rest)
+        if found.dry_run and not helped and rest and not rest[0].startswith("-") and rest[0] not in TRAINING:
             got = f"`{' '.join(rest[:2])}`"
             raise BadInput(f"`--dry-run` must go with a verb that trains ({'|'.join(TRAINING)}), but got {got}. Drop it.")
         options.current.__dict__.update(found.__dict__)
@@ -98,7 +100,7 @@ def _usage(error: Any, argv: list[str]) -> str:
             value = following if token == flag else token.removeprefix(f"{flag}=")
             if text.startswith("Invalid value") and value is not None and (token == flag or value != token):
                 kind = "a whole number" if "integer" in text else "a number"
-                return f"`{flag}` must be {kind}, but got {value!r}. {help_line}"
+                return f"`{flag}` must be {kind}, but got {shown(value)}. {help_line}"
     return f"{text}. {help_line}"
 
 

@@ -51,7 +51,7 @@ def _print(data: dict[str, Any]) -> None:
     out.print(show.table(title, ["recipe", "examples", "fitted", "low", "high", "Cover", "of", "status"], rows))
     measured = {"estimate": data["measured"], "low": data["low"], "high": data["high"]}
     out.print(f"known     {data['known']:.0f}  (2d, Cover 1965)")
-    verdict = "covers it" if data["covered"] else "DOES NOT COVER IT: no other number of this laboratory can be believed"
+    verdict = "covers it" if data["covered"] else "DOES NOT COVER IT (chance, once in 20?): ask again with another --seed"
     out.print(f"measured  {show.interval(measured, 2)}  which {verdict}")
     out.print(f"interval  {data['interval_method']}")
     if data["gradient_shortfall"] is not None:

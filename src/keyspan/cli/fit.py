@@ -9,7 +9,7 @@ import typer
 
 from keyspan.cli.options import current
 
-app = typer.Typer(help="Fit a law to measured cells.", no_args_is_help=True)
+app = typer.Typer(help="Fit a law to measured cells.")
 
 
 @app.command("law")

@@ -14,14 +14,14 @@ app = typer.Typer(help="Measure a capacity.")
 
 def numbers(text: str | None, flag: str) -> list[int] | None:
     """`1,2,4` -> [1, 2, 4]"""
-    from keyspan.errors import BadInput
+    from keyspan.errors import BadInput, shown
 
     if text is None:
         return None
     try:
         return [int(part) for part in text.split(",")]
     except ValueError:
-        raise BadInput(f"`{flag}` must be whole numbers with commas between, but got {text!r}. Try 1,2,4.") from None
+        raise BadInput(f"`{flag}` must be whole numbers with commas between, but got {shown(text)}. Try 1,2,4.") from None
 
 
 @app.command("relations")
@@ -54,6 +54,7 @@ def relations(
     """The smallest key budget D_K* = heads x d_key that recovers a graph's edges, and how sure that is."""
     from keyspan.cli import asking, show
     from keyspan.files.contents import Contents
+    from keyspan.files.paths import check_writable
     from keyspan.problems.relations import Relations
     from keyspan.runners import inputs
     from keyspan.runners.measure import RelationsResult
@@ -85,7 +86,7 @@ def relations(
     if hand_out is not None:
         return asking.hand_out([question], hand_out)
     if figure is not None:
-        figure.parent.mkdir(parents=True, exist_ok=True)
+        check_writable(figure.parent, "--figure")
     (outcome,) = asking.ask([question], jobs, weights)
     result = RelationsResult(question, outcome)
     data = result.to_dict()
@@ -117,11 +118,11 @@ def print_relations(data: dict[str, Any]) -> None:
     last = ["D_K* [low, high]", *[show.interval(arm["key_budget"], 0) for arm in arms]]
     problem = data["problem"]
     which = f"{problem['graph']['name']} graph on {problem['items']} items, d_model {problem['d_model']}"
-    title = f"Mean F1 ({data['threshold']} threshold, {data['seeds']} seeds): {which}"
-    columns = ["D_K", *[f"{arm['heads']} head{'s' if arm['heads'] > 1 else ''}" for arm in arms]]
+    title = f"Mean F1 ({data['threshold']} threshold, {show.counted(data['seeds'], 'seed')}): {which}"
+    columns = ["D_K", *[show.counted(arm["heads"], "head") for arm in arms]]
     out.print(show.table(title, columns, rows, last=last))
     if data["heads"]:
-        found = f"{data['heads']} head{'s' if data['heads'] > 1 else ''} x d_key {data['d_key']}"
+        found = f"{show.counted(data['heads'], 'head')} x d_key {data['d_key']}"
         out.print(f"D_K*         {show.interval(data['key_budget'], 0)}  ({found}, recipe {data['recipe']})")
     else:
         out.print("D_K*         not reached by any number of heads tried, up to d_key = d_model")
@@ -133,7 +134,7 @@ def print_relations(data: dict[str, Any]) -> None:
     for odd in data["non_monotone"]:
         out.print(f"not monotone: {odd['heads']} heads pass at {odd['passes']} and fail at {odd['fails']}")
     if data["failed"]:
-        out.print(f"{data['failed']} members failed; see their status with --json")
+        out.print(f"{show.counted(data['failed'], 'member')} failed; see their status with --json")
     out.print(f"trained now  {data['trained_now']} of {len(data['run_ids'])} members")
 
 

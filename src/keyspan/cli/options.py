@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from keyspan.errors import BadInput
+from keyspan.errors import BadInput, shown
 
 DEFAULT_STORE = "sqlite:///.keyspan/store.db"  # as in runners/lab.py, which is not imported here: `--help` must be quick
 FLAGS = ("--json", "--quiet", "--dry-run")
@@ -38,6 +38,8 @@ def split(argv: list[str]) -> tuple[Options, list[str]]:
             rest += [token, *tokens]
         elif token in FLAGS:
             setattr(options, token[2:].replace("-", "_"), True)
+        elif name in FLAGS:
+            raise BadInput(f"`{name}` must stand alone, but got {shown(token)}. Leave the value out.")
         elif name in VALUES:
             given = value if equals else next(tokens, None)
             if given is None:
@@ -46,7 +48,7 @@ def split(argv: list[str]) -> tuple[Options, list[str]]:
         else:
             rest.append(token)
     if options.device not in ("auto", "cpu", "cuda"):
-        raise BadInput(f"`--device` must be auto|cpu|cuda, but got {options.device!r}. Choose one.")
+        raise BadInput(f"`--device` must be auto|cpu|cuda, but got {shown(options.device)}. Choose one.")
     return options, rest
 
 
@@ -57,6 +59,6 @@ def _set(options: Options, name: str, value: str) -> None:
     try:
         options.seed = int(value)
     except ValueError:
-        raise BadInput(f"`--seed` must be a whole number, but got {value!r}. Seeds count from 0.") from None
+        raise BadInput(f"`--seed` must be a whole number, but got {shown(value)}. Seeds count from 0.") from None
     if not 0 <= options.seed < 2**31:
-        raise BadInput(f"`0 <= --seed < 2^31` must hold, but got {value}. Seeds count from 0.")
+        raise BadInput(f"`0 <= --seed < 2^31` must hold, but got {shown(options.seed)}. Seeds count from 0.")

@@ -10,7 +10,7 @@ import typer
 from keyspan.cli.options import current
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import Group
 
 app = typer.Typer(help="The store: list, show, records, export, import, remove.")
 LEFT = ("run_id", "kind", "status")  # columns of text
@@ -54,7 +54,7 @@ def list_runs(
     return 0
 
 
-def _listing(rows: list[dict[str, Any]], columns: list[str], total: int) -> Table:
+def _listing(rows: list[dict[str, Any]], columns: list[str], total: int) -> Group:
     from keyspan.cli import show
 
     titles = ["seed" if name == "replicate" else name for name in columns]

@@ -9,8 +9,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.table import Table
+from rich.text import Text
 
 from keyspan.cli.options import current
 
@@ -47,26 +48,34 @@ def number(value: Any, digits: int = 3) -> str:
     return str(value)
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 head`, `2 heads`"""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def interval(value: dict[str, Any], digits: int = 1) -> str:
     """`estimate [low, high]`"""
     return f"{number(value['estimate'], digits)} [{number(value['low'], digits)}, {number(value['high'], digits)}]"
 
 
-def width(drawn: Table) -> int:
-    """How wide a table would be if nothing limited it."""
+def width(drawn: Group) -> int:
+    """How wide a table, or its title, would be if nothing limited it."""
     free = Console(width=10_000, file=io.StringIO())
     return free.measure(drawn).maximum
 
 
 def table(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], left: int = 1, last: Sequence[Any] | None = None
-) -> Table:
-    """A table whose first `left` columns are text and the others numbers; `last` is a row set apart."""
-    out = Table(title=title, title_justify="left", title_style="bold")
+) -> Group:
+    """A title over a table whose first `left` columns are text and the others numbers; `last` is a row set apart.
+
+    (A title of Rich's own is folded to the width of the table, which is narrow where the table is.)
+    """
+    out = Table()
     for i, column in enumerate(columns):
         out.add_column(column, justify="left" if i < left else "right", no_wrap=i == 0)
     for k, row in enumerate(rows):
         out.add_row(*[number(v) for v in row], end_section=last is not None and k == len(rows) - 1)
     if last is not None:
         out.add_row(*[number(v) for v in last])
-    return out
+    return Group(Text(title, style="bold"), out)

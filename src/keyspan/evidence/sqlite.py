@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import sqlalchemy as sa
 
-from keyspan.errors import StoreError
+from keyspan.errors import StoreError, shown
 from keyspan.evidence import tables
 from keyspan.evidence.tables import migrate, version_of
 
@@ -28,9 +28,9 @@ def path_of(url: str) -> Path:
         parsed = sa.URL.create("not-a-url")
     plain = parsed.drivername == "sqlite" and not parsed.host and not parsed.query
     if not plain or not parsed.database or parsed.database == ":memory:":
-        shown = url if parsed.password is None else parsed.render_as_string(hide_password=True)
+        got = shown(url if parsed.password is None else parsed.render_as_string(hide_password=True))
         fix = "Use a URL such as `sqlite:///.keyspan/store.db`."
-        raise StoreError(f"The store must be the URL of an SQLite file, without options, but got {shown!r}. {fix}")
+        raise StoreError(f"The store must be the URL of an SQLite file, without options, but got {got}. {fix}")
     return Path(parsed.database).absolute()  # a later change of folder means nothing
 
 
@@ -65,7 +65,7 @@ def make_engine(path: Path, *, read_only: bool) -> sa.Engine:
 
 def _connect(path: Path, options: str, first: str = "PRAGMA schema_version") -> sqlite3.Connection:
     connection = sqlite3.connect(
-        f"file:{quote(str(path))}?{options}",
+        f"file:{quote(os.fsencode(path))}?{options}",
         uri=True,
         timeout=BUSY_SECONDS,
         isolation_level=None,  # transactions begin and end where we say

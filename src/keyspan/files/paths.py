@@ -8,21 +8,28 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import BinaryIO
 
 from keyspan.errors import BadInput
-
-
-def shown(value: object) -> str:
-    """The value on one short line: its `repr`, cut at 60 characters."""
-    text = " ".join(repr(value).split())
-    return text if len(text) <= 60 else text[:57] + "..."
+from keyspan.errors import shown as shown
 
 
 def name_of(path: str | Path) -> str:
     """The path as it is printed in an error: as typed, or with escapes where it does not fit a line."""
     text = str(path)
     return text if text.isprintable() else repr(text)
+
+
+def check_writable(folder: str | Path, flag: str) -> None:
+    """Make a folder if it is missing, and refuse one in which no file can be made: before hours of work, not after."""
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
+    except (OSError, ValueError) as error:
+        why = str(getattr(error, "strerror", None) or error)
+        raise BadInput(f"`{flag}` must be where one can write, but {name_of(folder)} gave {why!r}. Choose another.") from None
 
 
 @contextmanager

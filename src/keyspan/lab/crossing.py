@@ -123,7 +123,10 @@ def isotonic_decreasing(values: NDArray[np.float64], weights: NDArray[np.float64
 
 
 def _point(levels: NDArray[np.float64], means: NDArray[np.float64], weights: NDArray[np.float64], target: float) -> float:
-    """Where the monotone line through (centre of each pool, its value) falls to the target; inf or 0 if outside."""
+    """Where the line through the monotone values at the levels falls to the target; inf or 0 if it does not.
+
+    Where several levels lie on the target itself, it is their middle.
+    """
     fit = isotonic_decreasing(means, weights)
     if fit[0] < target:
         return 0.0

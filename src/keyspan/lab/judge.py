@@ -46,6 +46,7 @@ def _(instance: RelationInstance, answers: dict[str, Any], *, certify: bool = Fa
 
 
 BLOCK = 64
+EDGES = 4096  # edges whose queries and keys are looked up at once
 BINS = 2048
 
 
@@ -132,10 +133,13 @@ class _Bins:
 
     @classmethod
     def spanning(cls, tiles: _Tiles) -> _Bins:
-        source, target = tiles.edges.T
-        heads = range(len(tiles.q))
-        near = np.max([np.einsum("ed,de->e", tiles.q[h][source], tiles.k[h][:, target]) for h in heads], axis=0)
-        low, high = float(near.min()), float(near.max())
+        low, high = np.inf, -np.inf
+        for start in range(0, len(tiles.edges), EDGES):  # the queries and keys of all edges might not fit any memory
+            source, target = tiles.edges[start : start + EDGES].T
+            near = np.full(len(source), -np.inf)
+            for q, k in zip(tiles.q, tiles.k, strict=True):
+                np.maximum(near, np.einsum("ed,de->e", q[source], k[:, target]), out=near)
+            low, high = min(low, float(near.min())), max(high, float(near.max()))
         low -= 1e-9 * max(abs(low), abs(high))  # these products may differ from the tiles' in their last bits
         return cls(low, BINS / max(high - low, 1e-9 * max(abs(low), abs(high)), 1e-100))
 

@@ -30,6 +30,7 @@ import keyspan
 from keyspan.errors import BadInput, KeyspanError
 from keyspan.evidence.record import Record, make_record
 from keyspan.files.contents import Contents
+from keyspan.files.paths import check_writable
 from keyspan.files.weights import ChannelWeights, write_weights
 from keyspan.lab.agenda import Agenda
 from keyspan.lab.checkpoints import Checkpoints
@@ -132,6 +133,8 @@ def work(args: argparse.Namespace) -> int:
     if minutes is not None and not 0 <= minutes < math.inf:
         raise BadInput(f"`--minutes >= 0` must hold, but got {minutes}. Leave it out to go on to the end.")
     wanted = read_work(source)
+    if args.weights:
+        check_writable(args.weights, "--weights")
     out.mkdir(parents=True, exist_ok=True)
     files = Path(args.files) if args.files else source.parent / "files"
     stop = Stopper(args.minutes)
@@ -153,13 +156,13 @@ def work(args: argparse.Namespace) -> int:
             record = record_of(finished, contents)
             if record.run_id in done:  # a question wanted what was in the file as well
                 continue
+            _keep_weights(finished, Path(args.weights) if args.weights else None)  # a record says that all is done
             _write_line(sink, record.to_line())
             done[record.run_id] = record.verdict
             begin.pop(record.run_id, None)
             agenda.hear(record.run_id, record.verdict)
             assert control.checkpoints is not None
             control.checkpoints.drop(record.run_id)
-            _keep_weights(finished, Path(args.weights) if args.weights else None)
     left = len(begin) + agenda.left
     print(f"{len(done)} records, {left} members left", file=sys.stderr)
     return 3 if left else 0
@@ -218,12 +221,14 @@ def serve(args: argparse.Namespace) -> int:
             if runs is None:
                 return 0
             for finished in sail(runs, device, control, more=inbox.more):
+                _keep_weights(finished, Path(args.weights) if args.weights else None)  # a record says that all is done
                 said = say({"record": record_of(finished, contents).to_json()})
                 if said and control.checkpoints:  # a record that reached nobody is made again from its checkpoint
                     control.checkpoints.drop(finished.run.run_id)
-                _keep_weights(finished, Path(args.weights) if args.weights else None)
         except KeyspanError as error:
             say({"error": str(error)})
+        except OSError as error:
+            say({"error": f"The disk must allow it, but {error}. Check the path, the rights and the space."})
         if stop():
             return 0
         say({"idle": True})

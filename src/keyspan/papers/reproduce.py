@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import keyspan
-from keyspan.errors import BadInput
+from keyspan.errors import BadInput, shown
 from keyspan.papers import adler, claims
 from keyspan.papers.measured import Measured, measured
 from keyspan.papers.sweeps import Figure, Size, choose, questions
@@ -36,10 +36,10 @@ class Plan:
 
 def plan(name: str, tier: str, seed: int = 0) -> Plan:
     """What `adler` or `adler:fig3` asks at a tier. seed: which set of instances"""
-    paper = name.partition(":")[0]
+    paper = name.partition(":")[0] if isinstance(name, str) else ""
     if paper not in PAPERS:
         known = ", ".join(p if not f else f"{p}:{f}" for p in PAPERS for f in ("", *PAPERS[p]()))
-        raise BadInput(f"What to reproduce must be one of {known}, but got {name!r}. Choose one.")
+        raise BadInput(f"What to reproduce must be one of {known}, but got {shown(name)}. Choose one.")
     chosen = choose(paper, PAPERS[paper](), name, tier)
     return Plan(name, paper, tier, tuple((f, tuple(questions(f.tiers[tier], seed))) for f in chosen))
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from keyspan.errors import BadInput
+from keyspan.errors import BadInput, shown
 from keyspan.problems.relations import Relations
 from keyspan.runners.questions import default_heads, relations_question
 from keyspan.specs import Arm, Question
@@ -51,7 +51,7 @@ def choose(paper: str, figures: dict[str, Figure], name: str, tier: str) -> list
     if wanted != paper or (":" in name and figure not in figures):
         raise BadInput(f"What to reproduce must be one of {known}, but got {name!r}. Choose one.")
     if tier not in TIERS:
-        raise BadInput(f"`--tier` must be {'|'.join(TIERS)}, but got {tier!r}. Choose one.")
+        raise BadInput(f"`--tier` must be {'|'.join(TIERS)}, but got {shown(tier)}. Choose one.")
     return [figures[figure]] if figure else list(figures.values())
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from numbers import Real
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from keyspan.evidence.cells import Cell, cell_of, read_cells, recipe_name
 from keyspan.evidence.fits import LawFit, fit_law
 from keyspan.evidence.record import Record
 from keyspan.evidence.store import open_store
-from keyspan.files.paths import name_of
+from keyspan.files.paths import name_of, shown
 from keyspan.lab.recipes import Recipe
 from keyspan.lab.search import Answer, propose
 from keyspan.problems.relations import Relations
@@ -62,8 +64,11 @@ def fit(
     KEYSPAN_STORE, else a file in the current folder)    recipe, target: only cells measured so; recipes are never mixed
     graph, embeddings: only this family
     """
-    require(model in MODELS, f"`model` in {'|'.join(MODELS)}", repr(model), "Choose one.")
-    require(0 < target <= 1, "`0 < --target <= 1`", target, "F1 is a fraction; try 0.99.")
+    require(isinstance(model, str) and model in MODELS, f"`model` in {'|'.join(MODELS)}", shown(model), "Choose one.")
+    number = isinstance(target, Real) and not isinstance(target, bool)
+    require(number and 0 < target <= 1, "`0 < --target <= 1`", shown(target), "F1 is a fraction; try 0.99.")
+    if source is not None and not isinstance(source, str | PathLike):
+        raise BadInput(f"`source` must be the path of a file, but got {shown(source)}. Give a str or a Path.")
     cells, left_out = load_cells(source, store, target)
     matches = [
         cell

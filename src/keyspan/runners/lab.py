@@ -10,7 +10,7 @@ from pathlib import Path
 from keyspan.errors import BadInput, require
 from keyspan.evidence.store import open_store
 from keyspan.files.contents import Contents
-from keyspan.files.paths import shown
+from keyspan.files.paths import check_writable, shown
 from keyspan.runners import driver
 from keyspan.runners.driver import Outcome, Watcher
 from keyspan.runners.local import DEVICES, LocalRunner
@@ -75,6 +75,8 @@ class Lab:
 
     def answer(self, questions: Sequence[Question]) -> list[Outcome]:
         """Answer questions, training what the store does not hold."""
+        if self.weights is not None:
+            check_writable(self.weights, "--weights")
 
         def make_runner() -> LocalRunner:
             return LocalRunner(self.device, self.jobs, self.folder, None if self.weights is None else Path(self.weights))

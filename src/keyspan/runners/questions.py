@@ -14,7 +14,7 @@ from keyspan.lab import recipes
 from keyspan.lab.recipes import Recipe
 from keyspan.problems.dichotomies import Dichotomies
 from keyspan.problems.relations import Relations
-from keyspan.specs import ARITHMETICS, Arm, Channel, LinearUnit, Question
+from keyspan.specs import ARITHMETICS, WIDEST, Arm, Channel, LinearUnit, Question
 from keyspan.theory.bounds import law
 
 
@@ -113,6 +113,7 @@ def relations_question(
     fix = "Try 1,2,4, or leave it out."
     chosen = list(default_heads(problem.items)) if heads is None else wholes(heads, "--heads", fix)
     require(min(chosen) >= 1, "`--heads >= 1`", min(chosen), "Ask for at least one head.")
+    require(max(chosen) <= WIDEST, f"`--heads <= {WIDEST}`", max(chosen), "Ask for fewer.")
     budgets = None if key_budgets is None else wholes(key_budgets, "--key-budgets", "Try 32,48, or leave it out.")
     arms = tuple(_arm(problem, h, budgets) for h in chosen)
     return Question(

@@ -7,9 +7,11 @@ which colour-blind readers tell apart, and every line has its own marker.
 from __future__ import annotations
 
 import csv
+import logging
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -172,9 +174,10 @@ def save_panels(
     panels: int = 1,
 ) -> list[Path]:
     """`save`, with so many panels in a row and a size in inches. draw: is given the axes of all panels"""
-    import matplotlib
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    with _without_advice():
+        import matplotlib
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
 
     stem = path.with_suffix("") if path.suffix in (".svg", ".png", ".csv", ".pdf") else path
     if stem.is_dir():
@@ -195,6 +198,18 @@ def save_panels(
             figure.savefig(handle, format="png", dpi=200, metadata={"Software": None, "Description": info.alt_text})
     _write_csv(written[2], info.rows())
     return written
+
+
+@contextmanager
+def _without_advice() -> Iterator[None]:
+    """Matplotlib advises at length where its cache cannot be kept, as in a home that is read-only. It draws all the same."""
+    log = logging.getLogger("matplotlib")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
 
 
 def _with_suffix(stem: Path, suffix: str) -> Path:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from keyspan.errors import BadInput
+from keyspan.errors import BadInput, shown
+from keyspan.files.paths import check_writable
 from keyspan.papers.measured import Measured
 from keyspan.papers.reproduce import Answerer, Plan, Reproduced, carry_out, plan
-from keyspan.runners.lab import Lab
+from keyspan.runners.lab import Lab, lab_or_default
 from keyspan.views.adler_draw import DRAWINGS, draw_figure
 
 DEFAULT_FOLDER = Path("figures")
@@ -23,11 +25,13 @@ def reproduce(
     GPU)    out: the folder of the pictures, or None for none    lab: where records lie and what trains; what its store
     holds is not trained again    seed: another set of instances
     """
-    return carry_out_and_draw(plan(name, tier, seed), (lab or Lab()).answer, check_folder(out))
+    return carry_out_and_draw(plan(name, tier, seed), lab_or_default(lab).answer, check_folder(out))
 
 
 def check_folder(out: str | Path | None) -> Path | None:
     """Refuse a folder that cannot hold pictures before anything is trained for them."""
+    if out is not None and not isinstance(out, str | PathLike):
+        raise BadInput(f"`out` must be the path of a folder, but got {shown(out)}. Give a str or a Path, or None.")
     if out is not None and Path(out).exists() and not Path(out).is_dir():
         raise BadInput(f"`--out` must be a folder, but got the file {out}. Name a folder; it is made if missing.")
     return None if out is None else Path(out)
@@ -35,6 +39,8 @@ def check_folder(out: str | Path | None) -> Path | None:
 
 def carry_out_and_draw(chosen: Plan, answer: Answerer, out: Path | None) -> Reproduced:
     """Answer a plan's questions and draw its figures into a folder."""
+    if out is not None:
+        check_writable(out, "--out")
     found = carry_out(chosen, answer)
     return Reproduced(chosen, found, {one.figure.name: _shown(one, out, chosen.paper) for one in found})
 
