@@ -31,7 +31,7 @@ class Scorer:
     def __init__(self, tiles: Tiles, *, low: bool = True) -> None:
         self.tiles = tiles
         self.levels: tuple[str, ...] = ("fp32", "fp64") if low else ("fp64",)
-        x_norms = np.sqrt((tiles.q.x**2).sum(1))
+        x_norms = np.sqrt(np.einsum("ia,ia->i", tiles.q.x, tiles.q.x))
         self._errors = {side: self._forming(side, float(x_norms.max())) for side in (tiles.q, tiles.k)}
         self._spans = {side: {start: self._span(side, start) for start in tiles.starts()} for side in (tiles.q, tiles.k)}
         self._powers = {side: _power(self._spans[side]) for side in (tiles.q, tiles.k)}
