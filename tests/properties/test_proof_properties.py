@@ -32,19 +32,20 @@ class Case:
         return prove_channel(self.instance, self.w_query, self.w_key, self.bias, 64, low=low)
 
     def scores(self) -> list[list[Fraction]]:
+        def dot(a: list[Fraction], b: list[Fraction]) -> Fraction:
+            return sum((x * y for x, y in zip(a, b, strict=True)), Fraction())
+
+        def rational(rows: Float) -> list[list[Fraction]]:
+            return [[Fraction(a) for a in row] for row in rows.tolist()]
+
         def project(w: Float) -> list[list[list[Fraction]]]:
             return [
-                [[sum((Fraction(a) * Fraction(b) for a, b in zip(row, col, strict=True)), Fraction()) for col in head.T.tolist()]
-                 for row in self.instance.embeddings.tolist()]
-                for head in w
-            ]  # fmt: skip
+                [[dot(row, column) for column in rational(head.T)] for row in rational(self.instance.embeddings)] for head in w
+            ]
 
         q, k = project(self.w_query), project(self.w_key)
         items = range(self.instance.items)
-        return [
-            [max(sum((a * b for a, b in zip(q[h][i], k[h][j], strict=True)), Fraction()) for h in range(len(q))) for j in items]
-            for i in items
-        ]
+        return [[max(dot(q[head][i], k[head][j]) for head in range(len(q))) for j in items] for i in items]
 
 
 @st.composite

@@ -148,7 +148,9 @@ def design(
         bits_per_parameter=load.bits / (2 * d_model * estimate),
         basis="law",
         interval_basis=INTERVAL_BASIS,
-        bounds=bounds.key_budget_bounds(edges=load.edges, bits=load.bits, items=items, d_model=d_model, heads=heads),
+        bounds=bounds.key_budget_bounds(
+            edges=load.edges, bits=load.bits, items=items, d_model=d_model, heads=heads, degree=load.degree
+        ),
         alternatives=tuple(_alternative(h, law, load, items, d_model) for h in _around(heads, items, load.edges)),
         notes=tuple(_notes(load, target, heads, needed, constructed)),
     )
