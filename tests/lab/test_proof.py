@@ -101,8 +101,8 @@ def test_norms_settle_what_is_small() -> None:
 
 def test_a_level_that_never_helps_is_left_out() -> None:
     """All non-edges alike: no tile lies below another one by more than the error of float32."""
-    items = 64 * 12
-    proof = prove_channel(bare(np.array([[0, 0]]), np.full((items, 1), 1 / 3)), *np.ones((2, 1, 1, 1)), 0.0, 64, low=True)
+    items, one = 64 * 12, np.ones((1, 1, 1))
+    proof = prove_channel(bare(np.array([[0, 0]]), np.full((items, 1), 1 / 3)), one, one, 0.0, 64, low=True)
     assert proof.tiles == {"norms": 0, "fp32": 0, "fp64": 144} and proof.separated is None
 
 

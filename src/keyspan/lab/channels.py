@@ -56,6 +56,28 @@ def judge_channel(instance: RelationInstance, w_query: Float, w_key: Float, bias
         proof = prove(Scorer(tiles), instance.edges, instance.items, 0.0 - bias, give_up=True)
         if _says_all(proof):
             return _proven_verdict(proof)
+    return _counted_verdict(instance, tiles, bias)
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def certify_channel(
+    instance: RelationInstance, w_query: Float, w_key: Float, bias: float, tile: int = TILE
+) -> tuple[Verdict, Proof | None]:
+    """The verdict, and what is proven of it. The proof is None where scores are not finite.
+
+    Where many items are not separated, the proof ends at a pair that shows it, and its upper bound on non-edges is infinite.
+    """
+    tiles = Tiles(instance, w_query, w_key, tile)
+    if not (np.isfinite(2.0 * tiles.largest()) and np.isfinite(bias)):
+        return Verdict(status=Status.DIVERGED), None
+    many = instance.items >= MANY
+    proof = prove(Scorer(tiles, low=many), instance.edges, instance.items, 0.0 - bias, give_up=many)
+    proven = many and _says_all(proof)
+    return (_proven_verdict(proof) if proven else _counted_verdict(instance, tiles, bias)), proof
+
+
+def _counted_verdict(instance: RelationInstance, tiles: Tiles, bias: float) -> Verdict:
+    """Every pair in float64."""
     bins = _Bins.spanning(tiles)
     tally = _first_pass(tiles, bins, 0.0 - bias)
     ranked = np.sort(tally.on_edges)

@@ -59,7 +59,7 @@ class Bracket:
     target: int
 
     def to_json(self) -> dict[str, Any]:
-        """Bounds that are not finite are null."""
+        """The bounds; null where there is none."""
         bounds = {"at_least": self.at_least, "at_most": self.at_most}
         return {name: value if math.isfinite(value) else None for name, value in bounds.items()}
 
@@ -86,6 +86,17 @@ class Proof:
         """At least so much lies between the lowest edge and the highest non-edge; positive when separated."""
         return math.inf if self.max_nonedge is None else down(self.min_edge.at_least - self.max_nonedge.at_most)
 
+    def to_json(self) -> dict[str, Any]:
+        """What is proven, as JSON data."""
+        return {
+            "exact": self.exact,
+            "separated": self.separated,
+            "min_edge": self.min_edge.to_json(),
+            "max_nonedge": self.max_nonedge.to_json() if self.max_nonedge else None,
+            "gap": self.gap if math.isfinite(self.gap) else None,
+            "tiles": dict(self.tiles),
+        }
+
     @property
     def half_gap(self) -> float:
         """At least so much lies between the threshold and any score."""
@@ -102,7 +113,7 @@ def prove(scores: Scores, edges: Int, items: int, tau: float, *, locate: bool = 
     """Bounds on edges and non-edges, tile by tile. edges: (m', 2)
 
     locate: find the largest non-edge; otherwise a tile is settled as soon as all of it is below tau and below the edges
-    give_up: stop at the first non-edge that is proven to be too high
+    give_up: stop at the first non-edge that is proven to be as high as an edge
     """
     found, errors = scores.on_edges()
     low, high = np.nextafter(found - errors, -np.inf), np.nextafter(found + errors, np.inf)
@@ -115,7 +126,7 @@ def prove(scores: Scores, edges: Int, items: int, tau: float, *, locate: bool = 
         nonedge, tiles = None, dict.fromkeys(scores.levels, 0)
     else:
         harmless = -math.inf if locate else min(tau, math.nextafter(lowest, -math.inf))
-        lost = min(tau, below) if give_up else math.inf
+        lost = below if give_up else math.inf
         nonedge, tiles = _highest(scores, harmless, lost)
     top_low, top_high = (nonedge.at_least, nonedge.at_most) if nonedge else (-math.inf, -math.inf)
     right, wrong = lowest > tau >= top_high, below <= tau or top_low > tau

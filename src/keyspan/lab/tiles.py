@@ -135,7 +135,7 @@ class Tiles:
 
     def largest(self) -> float:
         """A bound that every product and every sum of products stays below."""
-        sides = []
+        sides: list[float] = []
         for side in (self.q, self.k):
             tops = [side.held] if side.held is not None else (side.rows(start) for start in self.starts())
             sides.append(float(np.max([np.abs(rows).max() for rows in tops])))
