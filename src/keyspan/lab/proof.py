@@ -35,7 +35,11 @@ class Peak(NamedTuple):
 
 
 class Scores(Protocol):
-    """Where scores come from: a device, its precisions. levels: cheap ones first, the last one float64"""
+    """Where scores come from: a device, its precisions. levels: cheap ones first, the last one float64
+
+    peak: the highest non-edge of a tile at a level; its place need not be known unless it is higher than `above`
+    ceiling: what no score of a tile exceeds    on_edges: every edge in float64, and how far that can lie from the truth
+    """
 
     levels: tuple[str, ...]
 
@@ -43,7 +47,7 @@ class Scores(Protocol):
 
     def ceiling(self, corner: Corner) -> float: ...
 
-    def peak(self, corner: Corner, level: str) -> Peak: ...
+    def peak(self, corner: Corner, level: str, above: float) -> Peak: ...
 
     def on_edges(self) -> tuple[Float, Float]: ...
 
@@ -109,6 +113,7 @@ def down(value: float) -> float:
     return math.nextafter(value, -math.inf)
 
 
+@np.errstate(over="ignore", invalid="ignore")  # a bound that overflows is none
 def prove(scores: Scores, edges: Int, items: int, tau: float, *, locate: bool = True, give_up: bool = False) -> Proof:
     """Bounds on edges and non-edges, tile by tile. edges: (m', 2)
 
@@ -157,7 +162,7 @@ def _highest(scores: Scores, harmless: float, lost: float) -> tuple[Bracket, dic
                 if settled != scores.levels[-1] and _vain(tried[settled], tiles[settled]):
                     continue
                 tried[settled] += 1
-                peak = scores.peak(corner, settled)
+                peak = scores.peak(corner, settled, seen.score)
                 bound = _or_infinite(math.nextafter(peak.score + peak.error, math.inf))
                 if bound <= floor:
                     break

@@ -28,6 +28,7 @@ class Rounded:
 class Scorer:
     """A channel's scores by tiles. low: try float32 first"""
 
+    @np.errstate(over="ignore", invalid="ignore")  # a bound that overflows is none
     def __init__(self, tiles: Tiles, *, low: bool = True) -> None:
         self.tiles = tiles
         self.levels: tuple[str, ...] = ("fp32", "fp64") if low else ("fp64",)
@@ -64,7 +65,7 @@ class Scorer:
         q, k = self._sides(corner)
         return product_error(q, k, self.tiles.d_key, gamma(self.tiles.d_key, UNIT["fp64"]), SMALLEST["fp64"])
 
-    def peak(self, corner: Corner, level: str) -> Peak:
+    def peak(self, corner: Corner, level: str, above: float = -math.inf) -> Peak:
         """The largest non-edge of the tile, computed in float32 or float64."""
         if level == "fp64":
             score, (row, column) = top_of(self.tiles.look(corner)[0])

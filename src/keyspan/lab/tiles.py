@@ -139,7 +139,7 @@ class Tiles:
         for side in (self.q, self.k):
             tops = [side.held] if side.held is not None else (side.rows(start) for start in self.starts())
             sides.append(float(np.max([np.abs(rows).max() for rows in tops])))
-        return sides[0] * sides[1] * self.d_key
+        return float(sides[0] * sides[1] * self.d_key)
 
 
 def top_of(tile: NDArray[np.floating]) -> tuple[float, tuple[int, int]]:
