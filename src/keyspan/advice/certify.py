@@ -14,7 +14,7 @@ from keyspan.files.arrays import read_array
 from keyspan.files.graphs import read_graph
 from keyspan.files.paths import name_of, shown
 from keyspan.files.weights import read_weights
-from keyspan.lab.channels import certify_channel
+from keyspan.lab.channels import MANY, certify_channel
 from keyspan.lab.proof import Proof
 from keyspan.lab.quantize import Precision
 from keyspan.lab.quantize import precision as measure_precision
@@ -79,12 +79,13 @@ def certify(
     context: int | None = None,
     eps: float = 0.01,
     precision: bool = False,
+    device: str = "cpu",
 ) -> Certificate:
     """Judge a weights file, and prove what can be proven.
 
     graph, embeddings: files that replace what the weights file holds or lacks    context, eps: keys in a context, and the
     share of attention that may go astray: asks for the inverse temperatures that guarantee it    precision: ask how few
-    bits a weight may have
+    bits a weight may have    device: cpu, cuda, or auto: where many items are proven (the numbers are float64 anywhere)
     """
     for name, value in (("weights", weights), ("graph", graph), ("embeddings", embeddings)):
         if not isinstance(value, str | PathLike) and (value is not None or name == "weights"):
@@ -106,7 +107,7 @@ def certify(
         got = f"{rows.shape[1]} in {name_of(embeddings or weights)}"
         raise BadInput(f"Item vectors must be {d_model} wide, as {name_of(weights)} has it, but got {got}. Give others.")
     instance = RelationInstance(None, edges, rows)
-    verdict, proof = certify_channel(instance, w.w_query, w.w_key, w.bias)
+    verdict, proof = certify_channel(instance, w.w_query, w.w_key, w.bias, device=_device(device, len(rows)))
     if verdict.status is not Status.MEASURED or proof is None:
         raise BadInput(f"Scores must be finite, but {weights} gives some that are not. Scale the weights down.")
     return Certificate(
@@ -119,6 +120,18 @@ def certify(
         softmax=None if context is None else _guarantee(proof, context, eps, w.heads),
         precision=measure_precision(instance, w.w_query, w.w_key) if precision else None,
     )
+
+
+def _device(asked: str, items: int) -> str:
+    """cuda only where it is there; `auto` takes it for many items."""
+    require(asked in ("cpu", "cuda", "auto"), "`--device` in auto|cpu|cuda", shown(asked), "Choose one.")
+    if asked == "cpu" or (asked == "auto" and items < MANY):
+        return "cpu"
+    import torch
+
+    there = torch.cuda.is_available()
+    require(there or asked == "auto", "a CUDA device for `--device cuda`", "none", "Use --device cpu.")
+    return "cuda" if there else "cpu"
 
 
 def _guarantee(proof: Proof, context: int, eps: float, heads: int) -> SoftmaxGuarantee | None:

@@ -22,7 +22,8 @@ def certify(
     from keyspan.advice.certify import certify as judge_weights
     from keyspan.cli import show
 
-    found = judge_weights(weights, graph=graph, embeddings=embeddings, context=context, eps=eps, precision=precision)
+    asked = {"context": context, "eps": eps, "precision": precision, "device": current.device}
+    found = judge_weights(weights, graph=graph, embeddings=embeddings, **asked)
     data = found.to_dict()
     if current.json:
         show.print_json(data)

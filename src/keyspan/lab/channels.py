@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from keyspan.lab.proof import Proof, prove
+from keyspan.lab.proof import Proof, Scores, prove
 from keyspan.lab.rounding import UNIT, gamma
 from keyspan.lab.scorer import Scorer
 from keyspan.lab.tiles import TILE, Tiles
@@ -61,19 +61,30 @@ def judge_channel(instance: RelationInstance, w_query: Float, w_key: Float, bias
 
 @np.errstate(over="ignore", invalid="ignore")
 def certify_channel(
-    instance: RelationInstance, w_query: Float, w_key: Float, bias: float, tile: int = TILE
+    instance: RelationInstance, w_query: Float, w_key: Float, bias: float, tile: int = TILE, device: str = "cpu"
 ) -> tuple[Verdict, Proof | None]:
     """The verdict, and what is proven of it. The proof is None where scores are not finite.
 
     Where many items are not separated, the proof ends at a pair that shows it, and its upper bound on non-edges is infinite.
+    device: cuda makes the proof's products there
     """
     tiles = Tiles(instance, w_query, w_key, tile)
     if not (np.isfinite(2.0 * tiles.largest()) and np.isfinite(bias)):
         return Verdict(status=Status.DIVERGED), None
     many = instance.items >= MANY
-    proof = prove(Scorer(tiles, low=many), instance.edges, instance.items, 0.0 - bias, give_up=many)
+    scores: Scores = Scorer(tiles, low=many) if device == "cpu" else _on_device(instance, w_query, w_key, device)
+    proof = prove(scores, instance.edges, instance.items, 0.0 - bias, give_up=many)
     proven = many and _says_all(proof)
     return (_proven_verdict(proof) if proven else _counted_verdict(instance, tiles, bias)), proof
+
+
+def _on_device(instance: RelationInstance, w_query: Float, w_key: Float, device: str) -> Scores:
+    import torch
+
+    from keyspan.lab.device import DeviceScores
+
+    x, wq, wk = (torch.from_numpy(np.array(a, dtype=np.float64)).to(device) for a in (instance.embeddings, w_query, w_key))
+    return DeviceScores(x, wq, wk, instance.edges, levels=("tf32", "fp32", "fp64"))
 
 
 def _counted_verdict(instance: RelationInstance, tiles: Tiles, bias: float) -> Verdict:

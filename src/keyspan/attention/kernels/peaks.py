@@ -7,7 +7,7 @@ import torch
 from keyspan.attention.kernels import peak_programs
 
 BLOCK = 128
-NARROW, WIDE = 16, 64  # the least and the most of a key that one product takes
+CHUNKS = (16, 32, 64)  # how much of a key one product takes
 MOST_TARGETS = 64  # of an item: more are compared one after another for too long
 
 
@@ -23,7 +23,7 @@ def block_peaks(
     heads, rows, d_key = q.shape
     columns = k.shape[1]
     out = torch.empty(-(-rows // block), -(-columns // block), dtype=torch.float32, device=q.device)
-    chunk = next(size for size in (NARROW, 32, WIDE) if size >= min(d_key, WIDE))
+    chunk = min(CHUNKS, key=lambda size: (-(-d_key // size) * size, -size))  # as little padding as can be, then as few products
     peak_programs.peaks[(len(out), out.shape[1])](
         q, k, targets, out, rows, columns, top, left, heads, d_key, q.stride(0), k.stride(0), targets.shape[1],
         BLOCK=block, CHUNK=chunk, num_warps=8 if block >= 128 else 4,
