@@ -94,6 +94,7 @@ def certify(
     require(context is None or (whole and context >= 1), "`--context >= 1`", shown(context), "A context has keys.")
     number = isinstance(eps, int | float) and not isinstance(eps, bool)
     require(number and 0 < eps < 1, "`0 < --eps < 1`", shown(eps), "It is a share of the attention; try 0.01.")
+    require(device in ("cpu", "cuda", "auto"), "`--device` in auto|cpu|cuda", shown(device), "Choose one.")
     w = read_weights(weights)
     edges = w.edges if graph is None else read_graph(graph)
     rows = w.embeddings if embeddings is None else read_array(embeddings)
@@ -124,7 +125,6 @@ def certify(
 
 def _device(asked: str, items: int) -> str:
     """cuda only where it is there; `auto` takes it for many items."""
-    require(asked in ("cpu", "cuda", "auto"), "`--device` in auto|cpu|cuda", shown(asked), "Choose one.")
     if asked == "cpu" or (asked == "auto" and items < MANY):
         return "cpu"
     import torch

@@ -191,6 +191,8 @@ def _load(items: int, edges: int | None, graph: Graph | None, edge_list: NDArray
     if edge_list is not None:
         require(count == len(rows), "`edges` of the graph = rows of its file", f"{count} and {len(rows)}", "Drop one.")
     entropy = graphs.entropy(full, items)
+    if degree is None and full.name in ("regular", "out-regular"):
+        degree = full.degree
     return _Load(count, entropy.value, entropy.exact, degree)
 
 

@@ -58,7 +58,7 @@ def key_budget_bounds(
                 status="proven",
                 source="Schlaefli; Cover 1965 (cells of hyperplanes); docs/mathematics.md#hubs",
                 note="with fewer heads, some set of so many targets of one item cannot be held, however wide they are",
-                validity="any weights of any precision; sets of targets that are arbitrary",
+                validity="exact recovery; targets that may be any",
                 about="heads",
             )
         )
@@ -73,7 +73,7 @@ def _lower(bits: float, items: int, d_model: int, heads: int) -> list[Bound]:
             status="proven",
             source="Warren 1968 (sign patterns of polynomials); docs/mathematics.md#warren",
             note="below it, whatever the training and the precision, some graph of the family cannot be held",
-            validity="exact recovery, any weights; for the family, not for each of its graphs",
+            validity="exact recovery; the family, not each of its graphs",
         ),
         Bound(
             name="covering",
@@ -81,7 +81,7 @@ def _lower(bits: float, items: int, d_model: int, heads: int) -> list[Bound]:
             status="proven",
             source="Adler 2025 (description length), constant written out; docs/mathematics.md#covering",
             note="the same for scores that keep so far from the threshold; the margin is a choice, and gives the logarithm",
-            validity="rows of norm at most 1; graphs of the family with equally many edges",
+            validity="rows of norm <= 1; a family of equally many edges",
             constants={"relative_margin": RELATIVE_MARGIN},
         ),
     ]
@@ -114,7 +114,7 @@ def _predictions(edges: int, items: int, d_model: int, heads: int) -> list[Bound
             status="measured",
             source="Adler 2025: D_K = Theta(m' ln m' / d)",
             note=f"the order is proven, the constant 1 is not: trained channels needed {least:.2f} to {most:.2f} of it",
-            validity="the constant: permutations, gaussian rows, 32 to 1024 items, recipe `gradient`",
+            validity="permutations, gaussian rows, 32 to 1024 items",
             constants={"least": least, "most": most},
         ),
     ]
