@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 
 import keyspan
@@ -221,6 +222,15 @@ def test_what_cannot_be_asked(tmp_path: Path, asked: dict[str, Any], mentions: t
     with pytest.raises(BadInput) as refused:
         certify(tmp_path / "none.safetensors", **asked)  # said before the file is read
     assert all(word in str(refused.value) for word in mentions)
+
+
+def test_a_device_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr("keyspan.advice.certify.MANY", 2)
+    path = written(tmp_path / "w.safetensors")
+    assert certify(path, device="auto") == certify(path, device="cpu")
+    with pytest.raises(BadInput, match="CUDA device"):
+        certify(path, device="cuda")
 
 
 def test_a_reader_without_json_is_told_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ from tests.contracts.scores_contract import ScoresContract
 from tests.lab.test_proof import blocks
 
 from keyspan.errors import BadInput
+from keyspan.lab import channels
 from keyspan.lab.device import DeviceScores, _rounded
 from keyspan.lab.proof import prove
 from keyspan.lab.scorer import Scorer
@@ -95,6 +96,22 @@ def test_most_tiles_are_settled_at_the_first_level() -> None:
     assert proof.exact and proof.tiles["bf16"] > 80 and proof.tiles["fp64"] < 5
     located = prove(made, instance.edges, 640, 0.99)
     assert located.exact and located.tiles["fp32"] + located.tiles["fp64"] > 0
+
+
+def test_the_judge_hands_a_channel_to_a_device() -> None:
+    instance, wq, wk = blocks(330, 3, 7)
+    made = channels._on_device(instance, wq, wk, "cpu")
+    proof, (verdict, ours) = prove(made, instance.edges, 330, 0.999), channels.certify_channel(instance, wq, wk, -0.999)
+    assert ours is not None and proof.exact is ours.exact is verdict.exact is True
+    assert proof.min_edge == ours.min_edge or abs(proof.min_edge.score - ours.min_edge.score) < 1e-13
+
+
+@pytest.mark.gpu
+def test_the_judge_on_a_gpu() -> None:
+    instance, wq, wk = blocks(330, 3, 7)
+    verdict, proof = channels.certify_channel(instance, wq, wk, -0.999, device="cuda")
+    plain, ours = channels.certify_channel(instance, wq, wk, -0.999)
+    assert verdict.exact is True and verdict == plain and proof is not None and ours is not None and proof.exact is True
 
 
 def test_levels_that_make_no_sense() -> None:

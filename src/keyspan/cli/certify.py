@@ -59,4 +59,4 @@ def _print(data: dict[str, Any], *, asked: bool) -> None:
         few = data["fewest_bits"]
         out.print(f"bits           {'not even 16' if few is None else few} for each weight on a uniform grid")
         for key in ("bf16_exact", "fp16_exact", "fp8_exact", "fp8_e5m2_exact"):
-            out.print(f"{key:15}{data[key]}")
+            out.print(f"{key:15}{show.number(data[key])}")

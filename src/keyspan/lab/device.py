@@ -70,7 +70,7 @@ class DeviceScores:
     ) -> None:
         require(bool(levels) and levels[-1] == "fp64", "levels end with fp64", levels, "It decides what others leave open.")
         require(set(levels) <= set(LEVELS), f"levels in {'|'.join(LEVELS)}", levels, "Choose among them.")
-        self.x, self.w, self.edges, self.levels, self.size = x, (w_query, w_key), edges, levels, tile
+        self.x, self.edges, self.levels, self.size = x, edges, levels, tile
         self.heads, self.d_model, self.d_key = w_query.shape
         self.items, self.device = len(x), x.device
         if fused is None:
@@ -78,15 +78,15 @@ class DeviceScores:
         degrees = np.bincount(edges[:, 0], minlength=self.items)
         self.fused = fused and levels[0] in ("bf16", "tf32") and _few(int(degrees.max()))
         self._targets = self._table(degrees) if self.fused else None
-        self._prepare()
+        self._flat = [w.double().transpose(0, 1).reshape(self.d_model, -1) for w in (w_query, w_key)]
+        self._prepare([torch.linalg.vector_norm(w.double(), dim=(1, 2)).cpu().numpy() for w in (w_query, w_key)])
 
     # ------------------------------------------------------------------------------------------- sides
 
     @np.errstate(over="ignore", invalid="ignore")  # a bound that overflows is none
-    def _prepare(self) -> None:
-        """Norms of everything, and all keys at the first level."""
+    def _prepare(self, frobenius: list[Float]) -> None:
+        """Norms of everything, and all keys at the first level. frobenius: norms of W_Q^k and of W_K^k, (heads,) each"""
         norms = [float(torch.linalg.vector_norm(self._items(start), dim=1).max()) for start in self._starts()]
-        frobenius = [torch.linalg.vector_norm(w.double(), dim=(1, 2)).cpu().numpy() for w in self.w]
         self._forming = [forming_error(float(np.max(norms)), w, self.d_model) for w in frobenius]
         bounds = [float(np.max(norms)) * float(w.max()) for w in frobenius]
         self._powers = [-math.frexp(b)[1] if 0 < b < math.inf else 0 for b in bounds]
@@ -113,12 +113,11 @@ class DeviceScores:
 
     def _project(self, x: torch.Tensor, side: int) -> torch.Tensor:
         """x: (n, d_model)    returns: (heads, n, d_key)"""
-        flat = self.w[side].double().transpose(0, 1).reshape(self.d_model, -1)
-        return (x @ flat).view(len(x), self.heads, self.d_key).transpose(0, 1)
+        return (x @ self._flat[side]).view(len(x), self.heads, self.d_key).transpose(0, 1)
 
     def _lower(self, rows: torch.Tensor, side: int, start: int, level: str) -> Low:
         """Rounded to a level, with what that moved."""
-        scaled = torch.ldexp(rows, torch.tensor(self._powers[side], device=self.device))
+        scaled = rows * _times(1.0, self._powers[side])
         low = _rounded(scaled, level)
         moved = torch.linalg.vector_norm(low.double() - scaled, dim=2).amax(1).cpu().numpy()
         spans = self._spans[side][start].scaled(self._powers[side]).rounded(moved)

@@ -81,7 +81,7 @@ def _lower(bits: float, items: int, d_model: int, heads: int) -> list[Bound]:
             status="proven",
             source="Adler 2025 (description length), constant written out; docs/mathematics.md#covering",
             note="the same for scores that keep so far from the threshold; the margin is a choice, and gives the logarithm",
-            validity="rows of norm <= 1; a family of equally many edges",
+            validity="a relative margin of 0.1, rows of norm <= 1",
             constants={"relative_margin": RELATIVE_MARGIN},
         ),
     ]
