@@ -22,8 +22,15 @@ def certify(
     from keyspan.advice.certify import certify as judge_weights
     from keyspan.cli import show
 
-    asked = {"context": context, "eps": eps, "precision": precision, "device": current.device}
-    found = judge_weights(weights, graph=graph, embeddings=embeddings, **asked)
+    found = judge_weights(
+        weights,
+        graph=graph,
+        embeddings=embeddings,
+        context=context,
+        eps=eps,
+        precision=precision,
+        device=current.device,
+    )
     data = found.to_dict()
     if current.json:
         show.print_json(data)
