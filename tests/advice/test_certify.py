@@ -163,6 +163,24 @@ def test_the_proof_brackets_the_scores(tmp_path: Path) -> None:
     assert data["softmax"] is None and data["fewest_bits"] is None and data["bf16_exact"] is None
 
 
+def test_the_relative_margin_knows_no_scale(tmp_path: Path) -> None:
+    """Longer rows, and weights shared otherwise between the factors: the margin grows, its share does not."""
+    w_query, w_key = one_head_per_edge(rows(), EDGES)
+    plain = certify(written(tmp_path / "w.safetensors")).to_dict()
+    other = written(tmp_path / "v.safetensors", x=2 * rows(), w_query=30 * w_query, w_key=w_key / 3, bias=-35.0)
+    scaled = certify(other).to_dict()
+    assert scaled["margin"] == pytest.approx(40 * plain["margin"]) and plain["margin"] / 2 == pytest.approx(
+        plain["relative_margin"]
+    )
+    assert scaled["relative_margin"] == pytest.approx(plain["relative_margin"], rel=1e-9)
+    wide = certify(
+        written(tmp_path / "u.safetensors", w_query=np.ones((2, D_MODEL, 3)), w_key=np.ones((2, D_MODEL, 3)))
+    ).to_dict()
+    assert wide["relative_margin"] == pytest.approx(wide["margin"] / 2 / (3 * D_MODEL))  # |1 1^T 1 1^T|: the rank is one
+    nothing = certify(written(tmp_path / "z.safetensors", w_query=0 * w_query)).to_dict()
+    assert nothing["relative_margin"] is None and nothing["exact"] is False
+
+
 @pytest.mark.parametrize("bias, exact, proved", [(-1.0, False, False), (-1.0 - 1e-9, False, True), (-1.0 + 1e-9, True, True)])
 def test_a_score_at_the_threshold_is_not_proved(tmp_path: Path, bias: float, exact: bool, proved: bool) -> None:
     """Edges score 1. Computed, 1 is not above 1; but rounding might have made it so, and that is said."""

@@ -14,7 +14,7 @@ from keyspan.files.arrays import read_array
 from keyspan.files.graphs import read_graph
 from keyspan.files.paths import name_of, shown
 from keyspan.files.weights import read_weights
-from keyspan.lab.channels import MANY, certify_channel
+from keyspan.lab.channels import MANY, certify_channel, scale
 from keyspan.lab.proof import Proof
 from keyspan.lab.quantize import Precision
 from keyspan.lab.quantize import precision as measure_precision
@@ -31,7 +31,8 @@ class Certificate:
     """A verdict on weights, and what of it is proven in exact arithmetic.
 
     context_robust: exact on all items means exact in every context (Adler 2025, lemma 4.1)    proof: of what is exact, or is
-    not    softmax: what the proven gap guarantees in contexts of a given length    precision: fewest bits, formats
+    not    scale: the largest that a score could be    softmax: what the proven gap guarantees in contexts of a given length
+    precision: fewest bits, formats
     """
 
     verdict: Verdict
@@ -40,6 +41,7 @@ class Certificate:
     items: int
     edges: int
     proof: Proof
+    scale: float
     softmax: SoftmaxGuarantee | None = None
     precision: Precision | None = None
 
@@ -54,6 +56,7 @@ class Certificate:
             "threshold": scores["threshold"],
             "threshold_best": witness["threshold_best"],
             "margin": scores.get("margin"),
+            "relative_margin": scores["margin"] / 2 / self.scale if "margin" in scores and self.scale > 0 else None,
             "min_edge": witness["min_edge"],
             "max_nonedge": witness["max_nonedge"],
             "context_robust": self.verdict.exact,
@@ -118,6 +121,7 @@ def certify(
         items=len(rows),
         edges=len(edges),
         proof=proof,
+        scale=scale(instance, w.w_query, w.w_key),
         softmax=None if context is None else _guarantee(proof, context, eps, w.heads),
         precision=measure_precision(instance, w.w_query, w.w_key) if precision else None,
     )

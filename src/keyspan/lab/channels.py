@@ -78,6 +78,15 @@ def certify_channel(
     return (_proven_verdict(proof) if proven else _counted_verdict(instance, tiles, bias)), proof
 
 
+def scale(instance: RelationInstance, w_query: Float, w_key: Float) -> float:
+    """R^2 = max_k |W_Q^k W_K^k T|_op times the largest |x|^2: no score is larger, however the factors share their size."""
+    triangles = (np.linalg.qr(w, mode="r") for w in (w_query, w_key))  # |Q R (P S)^T| = |R S^T|
+    left, right = triangles
+    operator = np.linalg.norm(left @ right.transpose(0, 2, 1), ord=2, axis=(1, 2)).max()
+    x = instance.embeddings
+    return float(operator * np.einsum("ia,ia->i", x, x).max())
+
+
 def _on_device(instance: RelationInstance, w_query: Float, w_key: Float, device: str) -> Scores:
     import torch
 
