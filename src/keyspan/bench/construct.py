@@ -38,7 +38,7 @@ def failures(items: int, d_model: int, block: int, d_key: int, top: float) -> fl
 
     One of the pair in a head's block: normal with variance l/d_key. None: a product of two normal vectors, by Chernoff.
     """
-    leak = block / max(d_model - block - 1, 1) * (1.0 + math.sqrt(2.0 / block))  # and some items leak more than the mean
+    leak = block / max(d_model - block - 1, 1) * (1.0 + math.sqrt(0.5 / block))  # some items leak more than the mean
     each, heads = leak / d_key, math.ceil(items / block)
     one = items**2 * math.erfc(top / math.sqrt(2.0 * each))
     # E e^(lambda S) = (1 - (lambda each)^2)^(-d_key/2) for the product S of two vectors; the best lambda in closed form
