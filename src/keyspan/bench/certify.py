@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import resource
 import sys
 import time
@@ -94,7 +95,7 @@ def _said(
         "heads": heads,
         "d_key": d_key,
         "key_budget": heads * d_key,
-        "law": args.items * float(torch.log(torch.tensor(float(args.items)))) / args.d_model,
+        "law": args.items * math.log(args.items) / args.d_model,
         "threshold": args.threshold,
         "proof": proof.to_json(),
         "device": device,
