@@ -30,7 +30,7 @@ class ScoresContract:
         raise NotImplementedError
 
     def proof(self, instance: RelationInstance, wq: Float, wk: Float, tau: float, *, locate: bool = True) -> Proof:
-        return prove(self.scores(instance, wq, wk), instance.edges, instance.items, tau, locate=locate)
+        return prove(self.scores(instance, wq, wk), tau, locate=locate)
 
     @pytest.mark.parametrize("heads, d_key, d_model", [(1, 5, 7), (3, 2, 11), (2, 19, 5), (2, 67, 3)])
     @pytest.mark.parametrize("scale", [1.0, 1e-30, 1e25])

@@ -109,8 +109,8 @@ def test_a_level_that_never_helps_is_left_out() -> None:
 def test_a_search_that_may_give_up_stops_at_the_first_error() -> None:
     instance, wq, wk = blocks(640, 1, 5)
     tiles = Tiles(instance, wq[:, :, ::-1], wk, 64)
-    whole = prove(Scorer(tiles), instance.edges, 640, 0.9)
-    short = prove(Scorer(tiles), instance.edges, 640, 0.9, give_up=True)
+    whole = prove(Scorer(tiles), 0.9)
+    short = prove(Scorer(tiles), 0.9, give_up=True)
     assert whole.exact is False and short.exact is False
     assert sum(short.tiles.values()) < 5 < sum(whole.tiles.values()) == 100
     assert short.max_nonedge is not None and short.max_nonedge.to_json()["at_most"] is None
@@ -120,8 +120,8 @@ def test_only_to_decide_costs_less_than_to_locate() -> None:
     instance, wq, wk = blocks(640, 4, 3)
     tiles = Tiles(instance, wq, wk, 64)
     tau = 1 - 1e-6
-    found = prove(Scorer(tiles), instance.edges, 640, tau)
-    decided = prove(Scorer(tiles), instance.edges, 640, tau, locate=False)
+    found = prove(Scorer(tiles), tau)
+    decided = prove(Scorer(tiles), tau, locate=False)
     assert found.exact and decided.exact and decided.tiles["fp64"] <= found.tiles["fp64"]
     assert decided.max_nonedge is not None and found.max_nonedge is not None
     assert decided.max_nonedge.at_most >= found.max_nonedge.score >= decided.max_nonedge.at_least

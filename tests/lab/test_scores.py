@@ -92,16 +92,16 @@ def test_most_tiles_are_settled_at_the_first_level() -> None:
     instance, wq, wk = blocks(640, 2, 11)
     x, q, k = (torch.from_numpy(a) for a in (instance.embeddings, wq, wk))
     made = DeviceScores(x.float(), q, k, instance.edges, tile=64)
-    proof = prove(made, instance.edges, 640, 0.99, locate=False)
+    proof = prove(made, 0.99, locate=False)
     assert proof.exact and proof.tiles["bf16"] > 80 and proof.tiles["fp64"] < 5
-    located = prove(made, instance.edges, 640, 0.99)
+    located = prove(made, 0.99)
     assert located.exact and located.tiles["fp32"] + located.tiles["fp64"] > 0
 
 
 def test_the_judge_hands_a_channel_to_a_device() -> None:
     instance, wq, wk = blocks(330, 3, 7)
     made = channels._on_device(instance, wq, wk, "cpu")
-    proof, (verdict, ours) = prove(made, instance.edges, 330, 0.999), channels.certify_channel(instance, wq, wk, -0.999)
+    proof, (verdict, ours) = prove(made, 0.999), channels.certify_channel(instance, wq, wk, -0.999)
     assert ours is not None and proof.exact is ours.exact is verdict.exact is True
     assert proof.min_edge == ours.min_edge or abs(proof.min_edge.score - ours.min_edge.score) < 1e-13
 
@@ -119,3 +119,18 @@ def test_levels_that_make_no_sense() -> None:
     for levels in ((), ("fp32",), ("fp8", "fp64")):
         with pytest.raises(BadInput, match="levels"):
             DeviceScores(x, w, w, np.array([[0, 1]]), levels=levels)
+
+
+def test_rows_that_ask_may_be_others_than_those_that_are_asked() -> None:
+    """Half of the sources, given as rows of their own, against the same channel on all items."""
+    instance, wq, wk = blocks(200, 2, 7)
+    x, q, k = (torch.from_numpy(a) for a in (instance.embeddings, wq, wk))
+    few = instance.edges[:100]
+    made = DeviceScores(x, q, k, few, levels=("fp32", "fp64"), tile=64, asks=x[:100])
+    proof, whole = prove(made, 0.9999), prove(DeviceScores(x, q, k, instance.edges, levels=("fp64",), tile=64), 0.9999)
+    assert proof.exact and made.pairs == 20_000 and proof.max_nonedge is not None and whole.max_nonedge is not None
+    assert proof.max_nonedge.source < 100 and proof.max_nonedge.score <= whole.max_nonedge.score + 1e-12
+    scores = (x[:100] @ q) @ (x @ k).transpose(1, 2)
+    best = scores.amax(0)
+    best[few[:, 0], few[:, 1]] = -1.0
+    assert proof.max_nonedge.score == pytest.approx(float(best.max()), abs=1e-12)

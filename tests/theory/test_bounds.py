@@ -288,6 +288,21 @@ def test_one_head_per_edge_holds_a_graph() -> None:
     assert gap(rows) == pytest.approx(0, abs=1e-12)
 
 
+@given(loads(), heads_, sizes, st.integers(1, 5))
+def test_rows_that_ask_may_be_more_than_the_items(load: tuple[int, int], heads: int, d_model: int, types: int) -> None:
+    """Typed edges: as many sources as types times items. With one type nothing changes; with more there is more to refuse."""
+    edges, items = load
+    bits = graphs.log2_choose(items**2, edges)
+    plain = bounds.gardner_load(edges, items, heads)
+    typed = bounds.gardner_load(edges, items, heads, types * items)
+    assert typed == plain if types == 1 else typed > plain
+    assert typed == pytest.approx(bounds.gardner_load(edges, types * items, heads, items), rel=1e-12)
+    warren = [bounds.warren_budget(bits, items, d_model, heads, sources) for sources in (None, items, types * items)]
+    assert warren[0] == warren[1] >= warren[2]
+    if types > 1:
+        refused(lambda: bounds.gardner_load(2 * items**2, items, heads, 2 * items), f"{2 * items**2}")
+
+
 # --- hubs ----------------------------------------------------------------------------------------------------------
 
 

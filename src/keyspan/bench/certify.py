@@ -63,7 +63,7 @@ def run(args: argparse.Namespace, tell: Callable[[str], None] = lambda text: Non
 
 def _prove(made: Made, levels: tuple[str, ...], args: argparse.Namespace) -> tuple[DeviceScores, Proof]:
     scores = DeviceScores(made.x, made.w_query, made.w_key, made.edges, levels=levels, tile=args.tile)
-    return scores, prove(scores, made.edges, args.items, args.threshold, locate=args.locate)
+    return scores, prove(scores, args.threshold, locate=args.locate)
 
 
 def _timed(call: Callable[[], Any], device: str) -> tuple[Any, float]:

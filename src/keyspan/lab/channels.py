@@ -53,7 +53,7 @@ def judge_channel(instance: RelationInstance, w_query: Float, w_key: Float, bias
     if not (np.isfinite(2.0 * tiles.largest()) and np.isfinite(bias)):  # twice: the margin is a difference of two scores
         return Verdict(status=Status.DIVERGED)
     if instance.items >= MANY:
-        proof = prove(Scorer(tiles), instance.edges, instance.items, 0.0 - bias, give_up=True)
+        proof = prove(Scorer(tiles), 0.0 - bias, give_up=True)
         if _says_all(proof):
             return _proven_verdict(proof)
     return _counted_verdict(instance, tiles, bias)
@@ -73,15 +73,14 @@ def certify_channel(
         return Verdict(status=Status.DIVERGED), None
     many = instance.items >= MANY
     scores: Scores = Scorer(tiles, low=many) if device == "cpu" else _on_device(instance, w_query, w_key, device)
-    proof = prove(scores, instance.edges, instance.items, 0.0 - bias, give_up=many)
+    proof = prove(scores, 0.0 - bias, give_up=many)
     proven = many and _says_all(proof)
     return (_proven_verdict(proof) if proven else _counted_verdict(instance, tiles, bias)), proof
 
 
 def scale(instance: RelationInstance, w_query: Float, w_key: Float) -> float:
     """R^2 = max_k |W_Q^k W_K^k T|_op times the largest |x|^2: no score is larger, however the factors share their size."""
-    triangles = (np.linalg.qr(w, mode="r") for w in (w_query, w_key))  # |Q R (P S)^T| = |R S^T|
-    left, right = triangles
+    left, right = (np.asarray(np.linalg.qr(w, mode="r")) for w in (w_query, w_key))  # |Q R (P S)^T| = |R S^T|
     operator = np.linalg.norm(left @ right.transpose(0, 2, 1), ord=2, axis=(1, 2)).max()
     x = instance.embeddings
     return float(operator * np.einsum("ia,ia->i", x, x).max())
@@ -113,7 +112,7 @@ def prove_channel(
     """What is proven of a channel's scores in exact arithmetic. low: try float32 first (default: where items are many)"""
     tiles = Tiles(instance, w_query, w_key, tile)
     scorer = Scorer(tiles, low=instance.items >= MANY if low is None else low)
-    return prove(scorer, instance.edges, instance.items, 0.0 - bias)
+    return prove(scorer, 0.0 - bias)
 
 
 def _says_all(proof: Proof) -> bool:

@@ -54,7 +54,8 @@ class DeviceScores:
     """A channel on a device. x: (items, d_model)    w_query, w_key: (heads, d_model, d_key)    edges: (m', 2), sorted
 
     Any floating type: the numbers are taken as they are. levels: which, cheap ones first    tile: items along a tile's side
-    fused: use the Triton program for the first level (default: where it can run)
+    fused: use the Triton program for the first level (default: where it can run)    asks: the rows that edges start from,
+    if they are not x itself
     """
 
     def __init__(
@@ -67,15 +68,16 @@ class DeviceScores:
         levels: tuple[str, ...] = ("bf16", "fp32", "fp64"),
         tile: int = 8192,
         fused: bool | None = None,
+        asks: torch.Tensor | None = None,
     ) -> None:
         require(bool(levels) and levels[-1] == "fp64", "levels end with fp64", levels, "It decides what others leave open.")
         require(set(levels) <= set(LEVELS), f"levels in {'|'.join(LEVELS)}", levels, "Choose among them.")
-        self.x, self.edges, self.levels, self.size = x, edges, levels, tile
+        self.x, self.edges, self.levels, self.size = (x if asks is None else asks, x), edges, levels, tile
         self.heads, self.d_model, self.d_key = w_query.shape
-        self.items, self.device = len(x), x.device
+        self.sources, self.device, self.pairs = len(self.x[0]), x.device, len(self.x[0]) * len(x)
         if fused is None:
             fused = kernels.available(self.device, "tf32")
-        degrees = np.bincount(edges[:, 0], minlength=self.items)
+        degrees = np.bincount(edges[:, 0], minlength=self.sources)
         self.fused = fused and levels[0] in ("bf16", "tf32") and _few(int(degrees.max()))
         self._targets = self._table(degrees) if self.fused else None
         self._flat = [w.double().transpose(0, 1).reshape(self.d_model, -1) for w in (w_query, w_key)]
@@ -86,30 +88,35 @@ class DeviceScores:
     @np.errstate(over="ignore", invalid="ignore")  # a bound that overflows is none
     def _prepare(self, frobenius: list[Float]) -> None:
         """Norms of everything, and all keys at the first level. frobenius: norms of W_Q^k and of W_K^k, (heads,) each"""
-        norms = [float(torch.linalg.vector_norm(self._items(start), dim=1).max()) for start in self._starts()]
-        self._forming = [forming_error(float(np.max(norms)), w, self.d_model) for w in frobenius]
-        bounds = [float(np.max(norms)) * float(w.max()) for w in frobenius]
+        norms = [self._longest(side) for side in (0, 1)]
+        self._forming = [forming_error(norm, w, self.d_model) for norm, w in zip(norms, frobenius, strict=True)]
+        bounds = [norm * float(w.max()) for norm, w in zip(norms, frobenius, strict=True)]
         self._powers = [-math.frexp(b)[1] if 0 < b < math.inf else 0 for b in bounds]
         self._spans: tuple[dict[int, Spans], dict[int, Spans]] = ({}, {})
         self._keys: dict[int, Low] = {}
         self._band: tuple[int, Low | None] = (-1, None)
-        for start in self._starts():
-            for side in (0, 1):
+        for side in (0, 1):
+            for start in self._starts(side):
                 rows = self._rows(side, start)
                 most = torch.linalg.vector_norm(rows, dim=2).amax(1).cpu().numpy()
                 self._spans[side][start] = Spans.of(most, self._forming[side])
                 if side == 1 and len(self.levels) > 1:
                     self._keys[start] = self._lower(rows, side, start, self.levels[0])
 
-    def _starts(self) -> range:
-        return range(0, self.items, self.size)
+    def _starts(self, side: int) -> range:
+        return range(0, len(self.x[side]), self.size)
 
-    def _items(self, start: int) -> torch.Tensor:
-        return self.x[start : start + self.size].double()
+    def _longest(self, side: int) -> float:
+        """The largest norm of a row."""
+        tops = [torch.linalg.vector_norm(self._items(side, start), dim=1).max() for start in self._starts(side)]
+        return float(torch.stack(tops).max())
+
+    def _items(self, side: int, start: int) -> torch.Tensor:
+        return self.x[side][start : start + self.size].double()
 
     def _rows(self, side: int, start: int) -> torch.Tensor:
         """Queries or keys of a tile in float64. returns: (heads, rows, d_key)"""
-        return self._project(self._items(start), side)
+        return self._project(self._items(side, start), side)
 
     def _project(self, x: torch.Tensor, side: int) -> torch.Tensor:
         """x: (n, d_model)    returns: (heads, n, d_key)"""
@@ -126,8 +133,8 @@ class DeviceScores:
         return Low(low.contiguous(), spans)
 
     def _table(self, degrees: Int) -> torch.Tensor:
-        """Targets of every item, -1 where it has no more. returns: (items, largest degree)"""
-        table = np.full((self.items, int(degrees.max())), -1, dtype=np.int32)
+        """Targets of every item, -1 where it has no more. returns: (sources, largest degree)"""
+        table = np.full((self.sources, int(degrees.max())), -1, dtype=np.int32)
         place = np.arange(len(self.edges)) - np.repeat(np.cumsum(degrees) - degrees, degrees)
         table[self.edges[:, 0], place] = self.edges[:, 1]
         return torch.from_numpy(table).to(self.device)
@@ -136,7 +143,7 @@ class DeviceScores:
 
     def corners(self) -> Iterator[Corner]:
         """First row and first column of every tile."""
-        return ((top, left) for top in self._starts() for left in self._starts())
+        return ((top, left) for top in self._starts(0) for left in self._starts(1))
 
     def ceiling(self, corner: Corner) -> float:
         """No score of the tile is larger."""
@@ -167,7 +174,7 @@ class DeviceScores:
         step = max(1, SOME // max(self.heads * self.d_key, self.d_model))
         for first in range(0, count, step):
             ends = [torch.from_numpy(np.ascontiguousarray(e)).to(self.device) for e in self.edges[first : first + step].T]
-            q, k = (self._project(self.x[end].double(), side) for side, end in enumerate(ends))
+            q, k = (self._project(self.x[side][end].double(), side) for side, end in enumerate(ends))
             scores[first : first + step] = (q * k).sum(2).amax(0).cpu().numpy()
             norms = [torch.linalg.vector_norm(rows, dim=2).amax(1).cpu().numpy() for rows in (q, k)]
             spans = [Spans.of(norm, error) for norm, error in zip(norms, self._forming, strict=True)]

@@ -37,11 +37,14 @@ class Peak(NamedTuple):
 class Scores(Protocol):
     """Where scores come from: a device, its precisions. levels: cheap ones first, the last one float64
 
+    edges: (m', 2), sorted    pairs: how many ordered pairs there are
     peak: the highest non-edge of a tile at a level; its place need not be known unless it is higher than `above`
     ceiling: what no score of a tile exceeds    on_edges: every edge in float64, and how far that can lie from the truth
     """
 
     levels: tuple[str, ...]
+    edges: Int
+    pairs: int
 
     def corners(self) -> Iterable[Corner]: ...
 
@@ -114,8 +117,8 @@ def down(value: float) -> float:
 
 
 @np.errstate(over="ignore", invalid="ignore")  # a bound that overflows is none
-def prove(scores: Scores, edges: Int, items: int, tau: float, *, locate: bool = True, give_up: bool = False) -> Proof:
-    """Bounds on edges and non-edges, tile by tile. edges: (m', 2)
+def prove(scores: Scores, tau: float, *, locate: bool = True, give_up: bool = False) -> Proof:
+    """Bounds on edges and non-edges, tile by tile.
 
     locate: find the largest non-edge; otherwise a tile is settled as soon as all of it is below tau and below the edges
     give_up: stop at the first non-edge that is proven to be as high as an edge
@@ -124,10 +127,10 @@ def prove(scores: Scores, edges: Int, items: int, tau: float, *, locate: bool = 
     low, high = np.nextafter(found - errors, -np.inf), np.nextafter(found + errors, np.inf)
     low[np.isnan(low)], high[np.isnan(high)] = -np.inf, np.inf  # a bound that overflowed proves nothing
     at = int(found.argmin())
-    source, target = (int(i) for i in edges[at])
+    source, target = (int(i) for i in scores.edges[at])
     lowest, below = float(low.min()), float(high.min())
     edge = Bracket(score=float(found[at]), at_least=lowest, at_most=below, source=source, target=target)
-    if len(edges) == items**2:
+    if len(scores.edges) == scores.pairs:
         nonedge, tiles = None, dict.fromkeys(scores.levels, 0)
     else:
         harmless = -math.inf if locate else min(tau, math.nextafter(lowest, -math.inf))

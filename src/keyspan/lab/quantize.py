@@ -101,7 +101,7 @@ def precision(instance: RelationInstance, w_query: Float, w_key: Float) -> Preci
 def separates(instance: RelationInstance, w_query: Float, w_key: Float) -> bool:
     """Whether some threshold is right on every pair, proven; as cheaply as that can be found out."""
     scorer = Scorer(Tiles(instance, w_query, w_key), low=instance.items >= MANY)
-    return prove(scorer, instance.edges, instance.items, math.inf, locate=False, give_up=True).separated is True
+    return prove(scorer, math.inf, locate=False, give_up=True).separated is True
 
 
 def _largest(w: Float) -> Float:

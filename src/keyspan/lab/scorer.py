@@ -30,16 +30,17 @@ class Scorer:
 
     @np.errstate(over="ignore", invalid="ignore")  # a bound that overflows is none
     def __init__(self, tiles: Tiles, *, low: bool = True) -> None:
-        self.tiles = tiles
+        self.tiles, self.edges, self.pairs = tiles, tiles.edges, tiles.pairs
         self.levels: tuple[str, ...] = ("fp32", "fp64") if low else ("fp64",)
-        x_norms = np.sqrt(np.einsum("ia,ia->i", tiles.q.x, tiles.q.x))
-        self._errors = {side: self._forming(side, float(x_norms.max())) for side in (tiles.q, tiles.k)}
-        self._spans = {side: {start: self._span(side, start) for start in tiles.starts()} for side in (tiles.q, tiles.k)}
-        self._powers = {side: _power(self._spans[side]) for side in (tiles.q, tiles.k)}
+        sides = (tiles.q, tiles.k)
+        self._errors = {side: self._forming(side) for side in sides}
+        self._spans = {side: {start: self._span(side, start) for start in side.starts()} for side in sides}
+        self._powers = {side: _power(self._spans[side]) for side in sides}
         self._low: dict[tuple[Projected, int], Rounded] = {}
         self._one_key = 4 * tiles.items * tiles.heads * tiles.d_key > HOLD_LOW
 
-    def _forming(self, side: Projected, x_norm: float) -> Float:
+    def _forming(self, side: Projected) -> Float:
+        x_norm = math.sqrt(float(np.einsum("ia,ia->i", side.x, side.x).max()))
         return forming_error(x_norm, np.sqrt((side.w**2).sum((1, 2))), side.x.shape[1])
 
     def _span(self, side: Projected, start: int) -> Spans:
@@ -92,7 +93,7 @@ class Scorer:
         """The tile in float32, scaled by powers of two so that nothing overflows; what may underflow is in the error."""
         t = self.tiles
         q, k = self._rounded(t.q, corner[0]), self._rounded(t.k, corner[1])
-        best = self._product(q.rows, k.rows)[: t.items - corner[0], : t.items - corner[1]]
+        best = self._product(q.rows, k.rows)[: t.sources - corner[0], : t.items - corner[1]]
         _, at = t.inside(*corner)
         best[at] = -np.inf
         score, place = top_of(best)

@@ -40,6 +40,10 @@ class Projected:
         if 16 * len(x) * w.shape[0] * w.shape[2] <= HOLD:
             self.held = np.ascontiguousarray(_padded(x) @ w)
 
+    def starts(self) -> range:
+        """Where tiles start."""
+        return range(0, len(self.x), self.size)
+
     def rows(self, start: int) -> Float:
         """The tile that starts there. returns: (heads, rows, d_key), rows up to whole blocks"""
         if self.held is not None:
@@ -65,22 +69,23 @@ class Tiles:
 
     def __init__(self, instance: RelationInstance, w_query: Float, w_key: Float, tile: int = TILE) -> None:
         check_weights(instance, w_query, w_key)
-        self.items, self.edges = instance.items, instance.edges
+        asks, x = instance.embeddings, instance.embeddings  # the rows that ask, and those that are asked
+        self.sources, self.items, self.edges = len(asks), len(x), instance.edges
         self.size = -(-tile // BLOCK) * BLOCK
         self.heads, _, self.d_key = w_query.shape
-        x = instance.embeddings
-        self.q = Projected(x, np.asarray(w_query, dtype=np.float64), self.size)
+        self.q = Projected(asks, np.asarray(w_query, dtype=np.float64), self.size)
         self.k = Projected(x, np.asarray(w_key, dtype=np.float64), self.size)
         self._key: tuple[int, Float] = (-1, np.empty(0))
         self._query: tuple[int, Float] = (-1, np.empty(0))
 
-    def starts(self) -> range:
-        """Where tiles start, along either side."""
-        return range(0, self.items, self.size)
+    @property
+    def pairs(self) -> int:
+        """Ordered pairs of one that asks and one that is asked."""
+        return self.sources * self.items
 
     def corners(self) -> list[tuple[int, int]]:
         """First row and first column of every tile."""
-        return [(top, left) for top in self.starts() for left in self.starts()]
+        return [(top, left) for top in self.q.starts() for left in self.k.starts()]
 
     def queries(self, top: int) -> Float:
         """Rows of a band; the last one asked for is kept. returns: (heads, rows, d_key)"""
@@ -112,7 +117,7 @@ class Tiles:
         best = np.asarray(q[0] @ k[0])
         for head in range(1, self.heads):
             np.maximum(best, q[head] @ k[head], out=best)
-        best = best[: self.items - top, : self.items - left]
+        best = best[: self.sources - top, : self.items - left]
         which, at = self.inside(top, left)
         found = best[at]
         best[at] = -np.inf
@@ -137,7 +142,7 @@ class Tiles:
         """A bound that every product and every sum of products stays below."""
         sides: list[float] = []
         for side in (self.q, self.k):
-            tops = [side.held] if side.held is not None else (side.rows(start) for start in self.starts())
+            tops = [side.held] if side.held is not None else (side.rows(start) for start in side.starts())
             sides.append(float(np.max([np.abs(rows).max() for rows in tops])))
         return float(sides[0] * sides[1] * self.d_key)
 

@@ -8,16 +8,19 @@ from keyspan.errors import require
 from keyspan.theory.solving import check_sizes, root
 
 
-def warren_budget(bits: float, items: int, d_model: int, heads: int) -> float:
+def warren_budget(bits: float, items: int, d_model: int, heads: int, sources: int | None = None) -> float:
     """The smallest real D_K whose channels can tell 2^bits graphs apart (proven, for weights of any precision).
 
     The graph is read off the signs of N = h m^2 quadratic polynomials in p = 2 d D_K + 1 variables (the weights and the
     threshold), so there are at most (8eN/p)^p graphs while p <= N (Warren 1968): p log2(8eN/p) >= bits is solved for p.
     Of a family of 2^bits graphs, then, not all can be held below it. It falls as h grows.
+
+    sources: how many rows ask, if not the m items; m^2 is then sources times m
     """
-    check_sizes(items=items, d_model=d_model, heads=heads)
-    require(0 <= bits <= items**2, "0 <= bits <= items^2", bits, "Give the entropy of a graph on these items.")
-    polynomials = float(heads) * items**2
+    sources = items if sources is None else sources
+    check_sizes(items=items, d_model=d_model, heads=heads, sources=sources)
+    require(0 <= bits <= sources * items, "0 <= bits <= items^2", bits, "Give the entropy of a graph on these items.")
+    polynomials = float(heads) * (sources * items)
     p = root(lambda p: p * math.log2(8 * math.e * polynomials / p), float(bits), 1.0, polynomials)
     return (p - 1) / (2 * d_model)
 

@@ -7,23 +7,26 @@ from __future__ import annotations
 
 import math
 
+from keyspan.errors import require
 from keyspan.theory.solving import check_sizes, root
 
 RHO_THIN, RHO_WIDE = 0.72, 0.28  # rho = .72 + .28 d_k/d, what heads of low rank need of P (fitted)
 MOST_HEADS = 2**12  # heads that a search for the best number of them tries
 
 
-def gardner_load(edges: int, items: int, heads: int) -> float:
+def gardner_load(edges: int, items: int, heads: int, sources: int | None = None) -> float:
     """P(m', h) = min_b { m' up(b) + h (m^2 - m') dn(b) }: the parameters that m' edges use up in h full-rank heads.
 
     up(b) = (1+b^2) Phi(b) + b phi(b), dn(b) = up(-b): the mean squared shortfall of an edge and of a non-edge at
     threshold b; an edge is claimed by one head, a non-edge is refused by all h (replica capacity of a perceptron;
     docs/mathematics.md, "Gardner"; conjectured). The sum is convex
     in b, so the root of its slope is the minimum; b is found to the last
-    bit, P to about 1e-12 relative.
+    bit, P to about 1e-12 relative. sources: how many rows ask, if not the m items; m^2 is then sources times m
     """
-    check_sizes(edges=edges, items=items, heads=heads)
-    refusals = float(heads) * (items * items - edges)
+    sources = items if sources is None else sources
+    check_sizes(edges=edges, heads=heads, sources=sources)
+    require(edges < sources * items, f"edges < items^2 = {sources * items}", edges, "Leave at least one non-edge.")
+    refusals = float(heads) * (sources * items - edges)
     b = root(lambda b: edges * _half_slope(b) - refusals * _half_slope(-b), 0.0, -40.0, 40.0)
     return edges * _shortfall(b) + refusals * _shortfall(-b)
 
@@ -48,16 +51,16 @@ def heads_needed(edges: int, items: int, d_model: int) -> int | None:
     return low
 
 
-def gardner_budget(edges: int, items: int, d_model: int, heads: int) -> float | None:
+def gardner_budget(edges: int, items: int, d_model: int, heads: int, sources: int | None = None) -> float | None:
     """D_K = h (d - sqrt(d^2 - rho P/h)), rho = .72 + .28 d_k/d: what h heads of low rank need (conjectured).
 
     h heads of width d_k have 2 d D_K - D_K^2/h degrees of freedom, of which rho P(m', h) are used up (rho is
     fitted). With t = d_k/d and q = P/(h d^2) that reads 2t - t^2 = (.72 + .28t) q, whose smaller root is taken: it
     grows from .36 q to .72 at q = 1. (The larger root is t = 1 at q = 1: rho = 1 at full rank.) None where q > 1, below
-    h_min heads.
+    h_min heads. sources: as in `gardner_load`
     """
     check_sizes(d_model=d_model)
-    q = gardner_load(edges, items, heads) / (heads * d_model**2)
+    q = gardner_load(edges, items, heads, sources) / (heads * d_model**2)
     if q > 1:
         return None
     half = 1 - RHO_WIDE * q / 2
