@@ -5,10 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 
 import keyspan
 from keyspan.advice.certify import Certificate, certify
+from keyspan.cli import main
 from keyspan.errors import BadInput
 from keyspan.files.weights import ChannelWeights, write_weights
 from keyspan.seeds import Stream
@@ -145,6 +147,119 @@ def test_a_graph_of_all_pairs_has_no_worst_non_edge(tmp_path: Path) -> None:
     every = np.array([[i, j] for i in range(ITEMS) for j in range(ITEMS)])
     data = certify(written(tmp_path / "w.safetensors", edges=every)).to_dict()
     assert data["max_nonedge"] is None and data["margin"] is None and data["f1_best"] == 1.0
+
+
+# --- what is proven, and what follows from it ------------------------------------------------------------------------
+
+
+def test_the_proof_brackets_the_scores(tmp_path: Path) -> None:
+    data = certify(written(tmp_path / "w.safetensors")).to_dict()
+    proof = data["proof"]
+    assert data["proved"] is True and proof["exact"] is True and proof["separated"] is True
+    for name in ("min_edge", "max_nonedge"):
+        assert proof[name]["at_least"] <= data[name]["score"] <= proof[name]["at_most"]
+        assert proof[name]["at_most"] - proof[name]["at_least"] < 1e-12
+    assert 0 < data["margin"] - proof["gap"] < 1e-12 and sum(proof["tiles"].values()) == 1
+    assert data["softmax"] is None and data["fewest_bits"] is None and data["bf16_exact"] is None
+
+
+def test_the_relative_margin_knows_no_scale(tmp_path: Path) -> None:
+    """Longer rows, and weights shared otherwise between the factors: the margin grows, its share does not."""
+    w_query, w_key = one_head_per_edge(rows(), EDGES)
+    plain = certify(written(tmp_path / "w.safetensors")).to_dict()
+    other = written(tmp_path / "v.safetensors", x=2 * rows(), w_query=30 * w_query, w_key=w_key / 3, bias=-35.0)
+    scaled = certify(other).to_dict()
+    assert scaled["margin"] == pytest.approx(40 * plain["margin"]) and plain["margin"] / 2 == pytest.approx(
+        plain["relative_margin"]
+    )
+    assert scaled["relative_margin"] == pytest.approx(plain["relative_margin"], rel=1e-9)
+    wide = certify(
+        written(tmp_path / "u.safetensors", w_query=np.ones((2, D_MODEL, 3)), w_key=np.ones((2, D_MODEL, 3)))
+    ).to_dict()
+    assert wide["relative_margin"] == pytest.approx(wide["margin"] / 2 / (3 * D_MODEL))  # |1 1^T 1 1^T|: the rank is one
+    nothing = certify(written(tmp_path / "z.safetensors", w_query=0 * w_query)).to_dict()
+    assert nothing["relative_margin"] is None and nothing["exact"] is False
+
+
+@pytest.mark.parametrize("bias, exact, proved", [(-1.0, False, False), (-1.0 - 1e-9, False, True), (-1.0 + 1e-9, True, True)])
+def test_a_score_at_the_threshold_is_not_proved(tmp_path: Path, bias: float, exact: bool, proved: bool) -> None:
+    """Edges score 1. Computed, 1 is not above 1; but rounding might have made it so, and that is said."""
+    w_query, w_key = one_head_per_edge(np.eye(ITEMS), EDGES)
+    path = written(tmp_path / "w.safetensors", x=np.eye(ITEMS), w_query=w_query, w_key=w_key, bias=bias)
+    data = certify(path).to_dict()
+    assert (data["exact"], data["proved"]) == (exact, proved)
+
+
+@pytest.mark.parametrize("context, eps", [(2, 0.1), (7, 0.01), (100_000, 1e-6)])
+def test_softmax_temperatures_hold_on_the_channel(tmp_path: Path, context: int, eps: float) -> None:
+    """All seven items are one context; a longer one is promised, too, but cannot be seen here."""
+    data = certify(written(tmp_path / "w.safetensors"), context=context, eps=eps).to_dict()
+    given = data["softmax"]
+    assert given["context"] == context and given["eps"] == eps and given["heads"] == 5 and given["gap"] == data["proof"]["gap"]
+    scores = brute_force(rows(), *one_head_per_edge(rows(), EDGES))
+    mass = np.exp(given["aggregate_beta"] * (scores - scores.max(axis=1, keepdims=True)))
+    mass /= mass.sum(axis=1, keepdims=True)
+    if context >= ITEMS:
+        assert mass[EDGES[:, 0], EDGES[:, 1]].min() >= 1 - eps - 1e-12
+    assert given["aggregate_mass"] >= 1 - eps - 1e-12 and given["routed_error"] <= eps
+    longer = certify(written(tmp_path / "v.safetensors"), context=2 * context, eps=eps).softmax
+    assert longer is not None and longer.aggregate_beta >= given["aggregate_beta"]
+
+
+def test_without_a_gap_no_temperature_is_certain(tmp_path: Path) -> None:
+    stream = Stream("w" + "1" * 24, "weights")
+    path = written(tmp_path / "w.safetensors", w_query=stream.normal((3, D_MODEL, 2)), w_key=stream.normal((3, D_MODEL, 2)))
+    data = certify(path, context=7, precision=True).to_dict()
+    assert data["softmax"] is None and data["proof"]["separated"] is False and data["proof"]["gap"] < 0
+    assert data["fewest_bits"] is None and data["bf16_exact"] is False
+
+
+def test_bits_are_those_of_the_weights(tmp_path: Path) -> None:
+    data = certify(written(tmp_path / "w.safetensors"), precision=True).to_dict()
+    assert 2 <= data["fewest_bits"] <= 8 and data["bf16_exact"] is True and data["fp16_exact"] is True
+    assert {type(data[name]) for name in ("fp8_exact", "fp8_e5m2_exact")} == {bool}
+
+
+@pytest.mark.parametrize(
+    "asked, mentions",
+    [
+        ({"context": 0}, ("--context >= 1", "0")),
+        ({"context": 2.5}, ("--context", "2.5")),
+        ({"context": True}, ("--context", "True")),
+        ({"eps": 0.0}, ("--eps", "0.0")),
+        ({"eps": 1}, ("--eps", "1")),
+        ({"eps": float("nan")}, ("--eps", "nan")),
+        ({"eps": "0.1"}, ("--eps", "'0.1'")),
+        ({"device": "tpu"}, ("--device", "tpu")),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_asked(tmp_path: Path, asked: dict[str, Any], mentions: tuple[str, ...]) -> None:
+    with pytest.raises(BadInput) as refused:
+        certify(tmp_path / "none.safetensors", **asked)  # said before the file is read
+    assert all(word in str(refused.value) for word in mentions)
+
+
+def test_a_device_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr("keyspan.advice.certify.MANY", 2)
+    path = written(tmp_path / "w.safetensors")
+    assert certify(path, device="auto") == certify(path, device="cpu")
+    with pytest.raises(BadInput, match="CUDA device"):
+        certify(path, device="cuda")
+
+
+def test_a_reader_without_json_is_told_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path / "w.safetensors")
+    assert main(["certify", str(path), "--context", "64", "--eps", "0.05", "--precision"]) == 0
+    out, data = capsys.readouterr().out, certify(path, context=64, eps=0.05, precision=True).to_dict()
+    assert "proved         yes" in out and f"{data['softmax']['aggregate_beta']:.4g}" in out
+    assert str(data["proof"]["min_edge"]["at_least"]) in " ".join(out.split())
+    assert f"{data['fewest_bits']} for each weight" in out and "among 64 keys" in out
+    stream = Stream("w" + "1" * 24, "weights")
+    none = written(tmp_path / "v.safetensors", w_query=stream.normal((3, D_MODEL, 2)), w_key=stream.normal((3, D_MODEL, 2)))
+    assert main(["certify", str(none), "--context", "64"]) == 0
+    assert "no temperature is certain" in capsys.readouterr().out
 
 
 # --- files given beside the weights --------------------------------------------------------------------------------

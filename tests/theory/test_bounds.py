@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from tests.files.refusals import refused
 
 from keyspan.problems import NoContents, embeddings, graphs
+from keyspan.seeds import Stream
 from keyspan.theory import bounds
 
 items_ = st.integers(2, 3000)
@@ -287,6 +288,90 @@ def test_one_head_per_edge_holds_a_graph() -> None:
     assert gap(rows) == pytest.approx(0, abs=1e-12)
 
 
+@given(loads(), heads_, sizes, st.integers(1, 5))
+def test_rows_that_ask_may_be_more_than_the_items(load: tuple[int, int], heads: int, d_model: int, types: int) -> None:
+    """Typed edges: as many sources as types times items. With one type nothing changes; with more there is more to refuse."""
+    edges, items = load
+    bits = graphs.log2_choose(items**2, edges)
+    plain = bounds.gardner_load(edges, items, heads)
+    typed = bounds.gardner_load(edges, items, heads, types * items)
+    assert typed == plain if types == 1 else typed > plain
+    assert typed == pytest.approx(bounds.gardner_load(edges, types * items, heads, items), rel=1e-12)
+    warren = [bounds.warren_budget(bits, items, d_model, heads, sources) for sources in (None, items, types * items)]
+    assert warren[0] == warren[1] >= warren[2]
+    if types > 1:
+        refused(lambda: bounds.gardner_load(2 * items**2, items, heads, 2 * items), f"{2 * items**2}")
+
+
+# --- hubs ----------------------------------------------------------------------------------------------------------
+
+
+def cells(forms: int, variables: int) -> int:
+    """Cells that hyperplanes through the origin, in general position, cut space into (Schlaefli)."""
+    return 2 * sum(math.comb(forms - 1, k) for k in range(min(variables, forms)))
+
+
+@given(st.integers(2, 80), st.integers(1, 30), st.data())
+def test_hub_heads_by_counting(items: int, d_model: int, data: st.DataObject) -> None:
+    degree = data.draw(st.integers(1, items))
+    exact = next(h for h in range(1, items + 1) if cells(items * h, h * d_model + 1) >= math.comb(items, degree))
+    claimed = bounds.hub_heads(degree, items, d_model)
+    assert claimed <= exact  # the closed form counts no fewer cells than there are, so it claims no more heads
+    assert exact - claimed <= 1 + exact // 8
+
+
+def test_hubs_need_heads() -> None:
+    assert bounds.hub_heads(96, 192, 48) == 2  # one head of full rank was seen to fail there, as did four; eight did not
+    assert [bounds.hub_heads(k, 4096, 64) for k in (1, 64, 2048)] == [1, 1, 9]
+    assert bounds.hub_heads(2048, 4096, 4096) == 1
+    assert bounds.hub_heads(5, 5, 1) == 1
+
+
+def test_a_plane_cuts_points_into_as_many_sets_as_are_counted() -> None:
+    """One head, d = 2: the sets {j : u . x_j > tau} of 7 points, by trying a million planes; no more than cells say."""
+    x = Stream("hubs", "points").normal((7, 2))
+    planes = Stream("hubs", "planes").normal((200_000, 3))
+    seen = np.unique(planes[:, :2] @ x.T > planes[:, 2:], axis=0)
+    assert len(seen) == cells(7, 3) == 44
+
+
+# --- the lemma behind the covering bound ----------------------------------------------------------------------------
+
+
+@given(st.floats(1e-3, 1.0), st.floats(0.1, 10.0), st.integers(0, 10**6))
+def test_weights_that_move_little_move_scores_by_less_than_the_margin(g: float, radius: float, seed: int) -> None:
+    """|W|_op <= R, |x| <= 1, a move of eta = sqrt(R^2 + gamma) - R: no score moves by gamma, and some nearly do."""
+    stream = Stream(f"{seed}", "lemma")
+    d_model, d_key, gamma = 7, 3, g * radius**2
+    eta = math.sqrt(radius**2 + gamma) - radius
+
+    def of_norm(size: float) -> NDArray[np.float64]:
+        w = stream.normal((d_model, d_key))
+        return np.asarray(w * (size / np.linalg.norm(w, 2)))
+
+    x, y = (v / np.linalg.norm(v) for v in stream.normal((2, d_model)))
+    query, key, move_query, move_key = of_norm(radius), of_norm(radius), of_norm(eta), of_norm(eta)
+    moved = (x @ (query + move_query)) @ (y @ (key + move_key)) - (x @ query) @ (y @ key)
+    assert abs(moved) <= gamma * (1 + 1e-12)
+    u, v = np.eye(d_model)[:1], np.eye(d_key)[:1]  # aligned, the bound is attained
+    worst = ((radius + eta) * u.T @ v) @ ((radius + eta) * u.T @ v).T - (radius * u.T @ v) @ (radius * u.T @ v).T
+    assert worst[0, 0] == pytest.approx(gamma, rel=1e-9)
+
+
+# --- the best number of heads ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "items, d_model, at_most", [(512, 16, 192), (2048, 64, 192), (4096, 128, 192), (50257, 768, 460), (64, 64, 2)]
+)
+def test_the_best_number_of_heads_beats_powers_of_two(items: int, d_model: int, at_most: int) -> None:
+    best = bounds.gardner_best(items, items, d_model)
+    assert best is not None and best[0] * best[1] <= at_most
+    budgets = [(h, bounds.gardner_budget(items, items, d_model, h)) for h in range(1, 129)]
+    assert best[0] * best[1] <= min(h * math.ceil(b / h) for h, b in budgets if b is not None) * 1.02
+    assert bounds.gardner_best(items, items, 2) is None
+
+
 # --- one list of all ------------------------------------------------------------------------------------------------
 
 
@@ -294,15 +379,24 @@ def test_every_bound_says_how_sure_it_is() -> None:
     listed = bounds.key_budget_bounds(edges=512, bits=permutation_bits(512), items=512, d_model=32, heads=16)
     assert {b.name: b.status for b in listed} == {
         "warren": "proven",
+        "covering": "proven",
         "gardner": "conjectured",
+        "fewest heads": "conjectured",
         "law": "measured",
         "one head per edge": "proven",
     }
     values = [b.value for b in listed if b.value is not None]
-    assert [round(v, 1) for v in values] == [3.2, 76.9, 99.8, 512.0]
-    assert all(b.source and b.note for b in listed)
-    few = bounds.key_budget_bounds(edges=512, bits=permutation_bits(512), items=512, d_model=32, heads=4)
+    assert [round(v, 1) for v in values] == [3.2, 11.2, 76.9, 5.0, 99.8, 512.0]
+    assert all(b.source and b.note and b.validity for b in listed)
+    assert {b.name for b in listed if b.about == "heads"} == {"fewest heads"}
+    assert {name: dict(b.constants) for b in listed for name in [b.name] if b.constants} == {
+        "covering": {"relative_margin": 0.1},
+        "gardner": {"rho_thin": 0.72, "rho_wide": 0.28},
+        "law": {"least": 0.80, "most": 2.10},
+    }
+    few = bounds.key_budget_bounds(edges=512, bits=permutation_bits(512), items=512, d_model=32, heads=4, degree=96)
     assert [b.name for b in few if b.value is None] == ["gardner"]
+    assert few[-1].name == "hub" and few[-1].value == bounds.hub_heads(96, 512, 32) and few[-1].about == "heads"
 
 
 def test_bad_sizes_are_refused() -> None:
@@ -319,5 +413,8 @@ def test_bad_sizes_are_refused() -> None:
         (lambda: bounds.description_budget(-1.0, 3, 0.1), "-1.0"),
         (lambda: bounds.description_budget(9.0, 3, 0.0), "0.0"),
         (lambda: bounds.trivial_budget(0), "0"),
+        (lambda: bounds.hub_heads(6, 5, 3), "6"),
+        (lambda: bounds.hub_heads(0, 5, 3), "0"),
+        (lambda: bounds.gardner_best(5, 5, 0), "0"),
     ]:
         refused(call, value)

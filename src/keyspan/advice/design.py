@@ -148,7 +148,9 @@ def design(
         bits_per_parameter=load.bits / (2 * d_model * estimate),
         basis="law",
         interval_basis=INTERVAL_BASIS,
-        bounds=bounds.key_budget_bounds(edges=load.edges, bits=load.bits, items=items, d_model=d_model, heads=heads),
+        bounds=bounds.key_budget_bounds(
+            edges=load.edges, bits=load.bits, items=items, d_model=d_model, heads=heads, degree=load.degree
+        ),
         alternatives=tuple(_alternative(h, law, load, items, d_model) for h in _around(heads, items, load.edges)),
         notes=tuple(_notes(load, target, heads, needed, constructed)),
     )
@@ -189,6 +191,8 @@ def _load(items: int, edges: int | None, graph: Graph | None, edge_list: NDArray
     if edge_list is not None:
         require(count == len(rows), "`edges` of the graph = rows of its file", f"{count} and {len(rows)}", "Drop one.")
     entropy = graphs.entropy(full, items)
+    if degree is None and full.name in ("regular", "out-regular"):
+        degree = full.degree
     return _Load(count, entropy.value, entropy.exact, degree)
 
 

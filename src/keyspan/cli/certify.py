@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -13,19 +14,56 @@ def certify(
     weights: Path = typer.Argument(..., help="safetensors with w_query, w_key, bias and perhaps embeddings, edges."),
     graph: str | None = typer.Option(None, help="A .csv/.tsv/.npz file of source,target."),
     embeddings: str | None = typer.Option(None, help="A .npy/.safetensors file of item vectors."),
+    context: int | None = typer.Option(None, help="Keys in a context: asks for the inverse temperature of a softmax."),
+    eps: float = typer.Option(0.01, help="With --context: the share of attention that may go astray."),
+    precision: bool = typer.Option(False, "--precision", help="Ask how few bits a weight may have."),
 ) -> int:
-    """What these weights hold, exactly: F1, the best threshold, the margin, the worst edge and the worst non-edge."""
+    """What these weights hold, exactly: F1, margin, worst edge, worst non-edge, and whether that is proved of real numbers."""
     from keyspan.advice.certify import certify as judge_weights
     from keyspan.cli import show
 
-    data = judge_weights(weights, graph=graph, embeddings=embeddings).to_dict()
+    found = judge_weights(
+        weights,
+        graph=graph,
+        embeddings=embeddings,
+        context=context,
+        eps=eps,
+        precision=precision,
+        device=current.device,
+    )
+    data = found.to_dict()
     if current.json:
         show.print_json(data)
         return 0
+    _print(data, asked=context is not None)
+    return 0
+
+
+def _print(data: dict[str, Any], *, asked: bool) -> None:
+    from keyspan.cli import show
+
     out = show.console()
-    for key in ("exact", "context_robust", "f1", "f1_best", "threshold", "threshold_best", "margin"):
+    for key in ("exact", "proved", "context_robust", "f1", "f1_best", "threshold", "threshold_best", "margin"):
         out.print(f"{key:15}{show.number(data[key], 6)}")
     for key in ("min_edge", "max_nonedge"):
         if data[key]:
-            out.print(f"{key:15}{data[key]['score']:.6f}  at {data[key]['source']} -> {data[key]['target']}")
-    return 0
+            bounds = [str(data["proof"][key][bound] or "-") for bound in ("at_least", "at_most")]
+            place = f"{data[key]['score']:.6f}  at {data[key]['source']} -> {data[key]['target']}"
+            out.print(f"{key:15}{place}, in exact arithmetic within [{', '.join(bounds)}]")
+    found = data["softmax"]
+    if found:
+        out.print(
+            f"softmax        beta {found['aggregate_beta']:.4g} puts {found['aggregate_mass']:.6f} of the attention on the "
+            f"targets among {found['context']} keys"
+        )
+        out.print(
+            f"per head       beta {found['per_head_beta']:.4g}, with a null key at the threshold halfway: values arrive to "
+            f"within {found['routed_error']:.6f}"
+        )
+    elif asked:
+        out.print("softmax        no temperature is certain: edges and non-edges are not proven to be apart")
+    if data["bf16_exact"] is not None:
+        few = data["fewest_bits"]
+        out.print(f"bits           {'not even 16' if few is None else few} for each weight on a uniform grid")
+        for key in ("bf16_exact", "fp16_exact", "fp8_exact", "fp8_e5m2_exact"):
+            out.print(f"{key:15}{show.number(data[key])}")

@@ -55,9 +55,19 @@ def _print(data: dict[str, Any]) -> None:
     )
     out.print(f"necessary  D_K {show.number(budget['lower_bound'], 2)} at least, to hold every such graph exactly (Warren)")
     out.print(f"cost       {data['parameters']} parameters, {show.number(data['bits_per_parameter'], 3)} bits in each")
+    said = [[b["name"], _amount(b), b["status"], b["validity"]] for b in data["bounds"]]
+    out.print(show.table("What theory says", ["bound", "says", "status", "where it holds"], said, left=4))
     keys = ("heads", "d_key", "key_budget", "parameters", "solver_capacity", "feasible")
     rows = [[a[k] for k in keys] for a in data["alternatives"]]
     columns = ["heads", "d_key", "D_K", "parameters", "a solver needs D_K", "enough for it"]
     out.print(show.table("Alternatives at the law's budget (the solver's need is conjectured)", columns, rows, left=0))
     for text in data["notes"]:
         out.print(f"note       {text}")
+
+
+def _amount(bound: dict[str, Any]) -> str:
+    """`D_K 120.2`, `4 heads`, or that none will do."""
+    value = bound["value"]
+    if bound["about"] == "heads":
+        return "no number of heads" if value is None else f"{value:.0f} head{'s' * (value != 1)}"
+    return "no D_K" if value is None else f"D_K {value:.1f}"
