@@ -45,6 +45,7 @@ FIELD_ROW = re.compile(r"^\| ((?:`\w+`(?:, )?)+) \|", re.MULTILINE)
 # Absolute paths, and folders beside the repository, are of one machine and mean nothing to a reader.
 FOREIGN = re.compile(r"(?<![\w.:/<>)}*])/(?!/)\w|\.\./|\b[s]hared/")
 QUICK = {  # where a section's own commands take long
+    "construct": "keyspan construct --items 16 --d-model 16 --method quiet",
     "bench": "keyspan bench --device cpu --case 16x8x2x4 --members 2 --rounds 1 --seconds 0.02 --workers 1 --no-growth",
     "calibrate": "keyspan calibrate --dimension 2 --seeds 10",
     "fit law": "keyspan fit law --from cells.csv",

@@ -25,6 +25,7 @@ _WHERE = {
     "Verdict": "keyspan.verdict",
     "calibrate": "keyspan.runners.measure",
     "certify": "keyspan.advice.certify",
+    "construct": "keyspan.advice.construct",
     "design": "keyspan.advice.design",
     "fit": "keyspan.runners.cells",
     "measure": "keyspan.runners.measure",
@@ -37,6 +38,7 @@ __all__ = ["__version__", *_WHERE, *_MODULES]
 
 if TYPE_CHECKING:
     from keyspan.advice.certify import certify as certify
+    from keyspan.advice.construct import construct as construct
     from keyspan.advice.design import design as design
     from keyspan.errors import KeyspanError as KeyspanError
     from keyspan.evidence.record import Record as Record

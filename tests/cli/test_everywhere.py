@@ -23,6 +23,7 @@ from keyspan.verdict import Status, Verdict
 CELL = ("measure", "relations", "--items", "16", "--d-model", "16")
 VERBS = [
     ("design",),
+    ("construct",),
     ("certify",),
     ("measure",),
     ("measure", "relations"),

@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from keyspan.cli import bench, calibrate, certify, design, doctor, fit, measure, options, reproduce, runs
+from keyspan.cli import bench, calibrate, certify, construct, design, doctor, fit, measure, options, reproduce, runs
 from keyspan.errors import BadInput, KeyspanError, shown
 
 EPILOG = (
@@ -27,6 +27,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("design")(design.design)
+app.command("construct")(construct.construct)
 app.command("certify")(certify.certify)
 app.add_typer(measure.app, name="measure")
 app.command("calibrate")(calibrate.calibrate)

@@ -22,10 +22,15 @@ def name_of(path: str | Path) -> str:
 
 
 def check_writable(folder: str | Path, flag: str) -> None:
-    """Make a folder if it is missing, and refuse one in which no file can be made: before hours of work, not after."""
+    """Refuse a folder in which no file can be made, or that cannot be made itself: before hours of work, not after.
+
+    Nothing is left behind: whoever writes makes the folder.
+    """
     try:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        with TemporaryFile(dir=folder):
+        here = Path(folder).absolute()
+        while not here.exists():
+            here = here.parent
+        with TemporaryFile(dir=here):
             pass
     except (OSError, ValueError) as error:
         why = str(getattr(error, "strerror", None) or error)

@@ -161,8 +161,9 @@ def _groups(records: Iterable[Record]) -> dict[str, _Group]:
 
 
 def _decodable(run: Mapping[str, Any]) -> bool:
-    """Whether a record is of a channel on relations, and every spec in it is known here."""
-    if run["problem"].get("family") != Relations.family or run["instrument"].get("family") != Channel.family:
+    """Whether a record is of a channel trained on relations (not constructed), and every spec in it is known here."""
+    families = Relations.family, Channel.family, Recipe.family
+    if tuple(run[part].get("family") for part in ("problem", "instrument", "recipe")) != families:
         return False
     parts = [run["problem"], run["instrument"], run["recipe"], *run["recipe"].get("phases", ())]
     return all(is_known(str(part.get("family")), part.get("version")) for part in parts)

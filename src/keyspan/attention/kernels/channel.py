@@ -134,8 +134,8 @@ class FusedChannelBucket(ChannelBucket):
         with compiling():
             batch = twin._batch(x, bits, heads, ragged=self._channel(run).heads < self.heads)
             params = {k: torch.empty_like(g) for k, g in batch.work.grads.items()}
-            for value in (True, False):
-                twin.value_and_grad(params, batch, value=value)
+            twin.value_and_grad(params, batch, value=True)
+            twin.value_and_grad(params, batch, value=False)
             twin.clear(params, batch, 0.0)
             for name, w in params.items():
                 table = torch.empty(steps, device="meta")
