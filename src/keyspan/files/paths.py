@@ -28,6 +28,8 @@ def check_writable(folder: str | Path, flag: str) -> None:
     """
     try:
         here = Path(folder).absolute()
+        with suppress(FileNotFoundError, NotADirectoryError):  # a name that no file can have is a ValueError
+            os.stat(here)
         while not here.exists():
             here = here.parent
         with TemporaryFile(dir=here):
