@@ -58,7 +58,7 @@ $(VENV)/.made:
 $(VENV)/.installed: $(VENV)/.made pyproject.toml constraints.txt
 	@echo "installing into $(VENV) (the first time takes some minutes)"
 	@$(PIP) hatchling editables
-	@$(PIP) --no-build-isolation --editable '.[graph,dev]'
+	@$(PIP) --no-build-isolation --editable '.[graph,postgres,dev]'
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.installed
