@@ -58,7 +58,7 @@ $(VENV)/.made:
 $(VENV)/.installed: $(VENV)/.made pyproject.toml constraints.txt
 	@echo "installing into $(VENV) (the first time takes some minutes)"
 	@$(PIP) hatchling editables
-	@$(PIP) --no-build-isolation --editable '.[graph,postgres,dev]'
+	@$(PIP) --no-build-isolation --editable '.[graph,postgres,ray,dev]'
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.installed

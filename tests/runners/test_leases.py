@@ -218,7 +218,7 @@ def test_drivers_share_the_work_and_give_one_answer(drivers: int, tmp_path: Path
         thread.join()
     every = [run_id for one in ran for run_id in one]
     assert len(every) == len(set(every)) == sum(len(runs_of(q)) for q in questions), "no member twice, none left out"
-    assert all(one for one in ran), "everybody had some"
+    assert sum(bool(one) for one in ran) > 1, "nobody had everything"  # SQLite's lock is not fair: one may be unlucky
     assert all(f[0] == found[0][0] for f in found)  # type: ignore[index]
     assert sorted(i for f in found for i in f[1]) == sorted(every)  # type: ignore[index]
     with open_store(url, read_only=True) as store:
