@@ -33,8 +33,10 @@ def relations(
     degree: int | None = typer.Option(None, help="Degree of a regular or out-regular graph (default 2)."),
     exponent: float | None = typer.Option(None, help="Of a power-law graph (default 1)."),
     loops: bool = typer.Option(True, help="Whether an item may point to itself."),
-    embeddings: str = typer.Option("gaussian", help="one-hot|gaussian|sign|sparse, or a .npy/.safetensors file."),
+    embeddings: str = typer.Option("gaussian", help="one-hot|gaussian|sign|sparse|clustered, or a .npy/.safetensors file."),
     ones: int | None = typer.Option(None, help="Ones per sparse row (default d_model / 8)."),
+    clusters: int | None = typer.Option(None, help="Centres of clustered rows (default items / 8)."),
+    correlation: float | None = typer.Option(None, help="Mean cosine within a cluster (default 0.5)."),
     heads: str | None = typer.Option(None, help="Numbers of heads to try, as 1,2,4 (default: powers of 2 to items/8)."),
     key_budgets: str | None = typer.Option(None, help="Measure just these D_K, as 32,48, instead of searching."),
     seeds: int = typer.Option(3, help="How many instances a point is measured on."),
@@ -67,7 +69,9 @@ def relations(
     else:
         contents = Contents(None) if current.dry_run else asking.lab().contents  # a dry run writes nothing
     asked_graph = inputs.graph_from(graph, contents, items=items, edges=edges, degree=degree, exponent=exponent, loops=loops)
-    rows = inputs.embeddings_from(embeddings, contents, items=items, d_model=d_model, ones=ones)
+    rows = inputs.embeddings_from(
+        embeddings, contents, items=items, d_model=d_model, ones=ones, clusters=clusters, correlation=correlation
+    )
     question = relations_question(
         Relations(items=items, d_model=d_model, graph=asked_graph, embeddings=rows),
         heads=numbers(heads, "--heads"),
