@@ -28,7 +28,10 @@ TESTS: dict[str, Callable[[float, Any], bool]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """A claim of a paper and how it is tested. figures: which of them can decide it    expected: by the paper"""
+    """A claim of a paper and how it is tested. figures: which of them can decide it    expected: by the paper
+
+    ours: no claim of the paper's, but a question that its theory lets one ask
+    """
 
     id: str
     paper: str
@@ -38,6 +41,7 @@ class Claim:
     test: str
     threshold: float | tuple[float, float]
     expected: str
+    ours: bool = False
 
 
 @dataclass(frozen=True)
