@@ -47,6 +47,9 @@ def relations(
     ),
     threshold: str = typer.Option("own", help="own|best: the learned threshold, or the best one in hindsight."),
     steps: int | None = typer.Option(None, help="Training steps (default: gradient 2000, hinge 6000)."),
+    contexts: int | None = typer.Option(None, help="Show a random context of so many items at every step, not all."),
+    batches: int | None = typer.Option(None, help="Show the rows in so many batches, one after another."),
+    replay: bool = typer.Option(False, "--replay", help="With --batches: those before stay in view."),
     arithmetic: str = typer.Option("fp32", help="Of training: fp32|fp64, on a GPU also tf32|bf16. Judged in fp64 always."),
     jobs: int | None = typer.Option(None, help="Worker processes (default: one a core, one for a GPU)."),
     figure: Path | None = typer.Option(None, help="Draw F1 against D_K to FIGURE.svg, .png and .csv."),
@@ -83,6 +86,9 @@ def relations(
         criterion=criterion,
         threshold=threshold,
         steps=steps,
+        contexts=contexts,
+        batches=batches,
+        replay=replay,
         arithmetic=arithmetic,
     )
     if current.dry_run:
@@ -135,6 +141,9 @@ def print_relations(data: dict[str, Any]) -> None:
     )
     out.print(f"lower bound  {data['lower_bound']:.2f}  (Warren: with less, not every such graph can be held exactly)")
     out.print(f"interval     {data['interval_method']}")
+    if data["shown"]:
+        said = ", ".join(f"{k} {v}" for k, v in data["shown"].items())
+        out.print(f"shown        {said}; judged on all pairs")
     for odd in data["non_monotone"]:
         out.print(f"not monotone: {odd['heads']} heads pass at {odd['passes']} and fail at {odd['fails']}")
     if data["failed"]:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from itertools import combinations
 
 from keyspan.evidence.cells import Cell
 from keyspan.evidence.fits import LAW, RIVALS, Fit, Model, fit_models
-from keyspan.papers.compared import Compared, Line
+from keyspan.papers.compared import Compared, Curve, Line
 from keyspan.papers.figures import Statistic
 from keyspan.papers.sweeps import Size
 from keyspan.specs import digest
+from keyspan.theory.bounds import law
 
 FIT_CELLS = 6  # below, a fit says nothing
 COUNTS = ("no-log", "items-log", "entropy")  # one-constant rivals of the law, which count something else
@@ -101,18 +102,82 @@ def sparse_ratio(found: Compared) -> float | None:
 
 def clustered_ratio(found: Compared) -> float | None:
     """Over sizes, the least D_K* on clusters of correlation 0.75 over that on gaussian rows."""
-    ratios = found.ratios("clustered 0.75")
-    known = [r for r in ratios if r is not None]
-    return min(known) if known and len(known) == len(ratios) else None
+    return _least(found.ratios("clustered 0.75"))
+
+
+# ------------------------------------------------------------------------------------------- contexts, continual
+
+
+def half_contexts_ratio(found: Compared) -> float | None:
+    """Over sizes, the largest D_K* with contexts of half the items over that with all, at as many steps."""
+    return _largest(found.ratios("1/2"))
+
+
+def quarter_contexts_ratio(found: Compared) -> float | None:
+    """Over sizes, the largest D_K* with contexts of a quarter of the items over that with all, at as many pairs in all."""
+    return _largest(found.ratios("1/4, as many pairs"))
+
+
+def replay_ratio(found: Compared) -> float | None:
+    """Over sizes and numbers of batches, the largest D_K* of batches that stay in view over that of all at once."""
+    wanted = [label for label in found.labels if label.endswith("replay")]
+    return _largest(r for label in wanted for r in found.ratios(label))
+
+
+def forgotten_at_twice_the_law(found: Compared) -> float | None:
+    """Over sizes and numbers of batches without replay, the least that is forgotten, F1, at the budget next to 2 laws.
+
+    With the heads whose F1 on all pairs is the largest there.
+    """
+    return _least(curve.mean(_nearest(curve, 2.0), "forgotten") for curve in _forgetful(found))
+
+
+def forgotten_with_room(found: Compared) -> float | None:
+    """Over the same, the largest of (forgotten at 4 laws) / (forgotten at the law): does room help?"""
+    ratios: list[float | None] = []
+    for curve in _forgetful(found):
+        narrow, wide = (curve.mean(_nearest(curve, f), "forgotten") for f in (1.0, 4.0))
+        ratios.append(wide / narrow if narrow and wide is not None and narrow > 0 else None)
+    return _largest(ratios)
+
+
+def _forgetful(found: Compared) -> list[Curve]:
+    return [curve for curve in found.curves if curve.label.endswith("batches")]
+
+
+def _nearest(curve: Curve, factor: float) -> int:
+    problem = curve.variant.problem
+    wanted = factor * law(problem.edges, problem.d_model)
+    return min(curve.budgets, key=lambda budget: abs(budget - wanted))
+
+
+def _least(values: Iterable[float | None]) -> float | None:
+    every = list(values)
+    known = [v for v in every if v is not None]
+    return min(known) if known and len(known) == len(every) else None
 
 
 def _largest(values: Iterable[float | None]) -> float | None:
     """The largest, if every one is known."""
-    every: Sequence[float | None] = list(values)
+    every = list(values)
     known = [v for v in every if v is not None]
     return max(known) if known and len(known) == len(every) else None
 
 
 STATISTICS: Mapping[str, Statistic] = {
-    f.__name__: f for f in (graphs_r2, graphs_gain, edges_exponent, family_spread, sign_ratio, sparse_ratio, clustered_ratio)
+    f.__name__: f
+    for f in (
+        graphs_r2,
+        graphs_gain,
+        edges_exponent,
+        family_spread,
+        sign_ratio,
+        sparse_ratio,
+        clustered_ratio,
+        half_contexts_ratio,
+        quarter_contexts_ratio,
+        replay_ratio,
+        forgotten_at_twice_the_law,
+        forgotten_with_room,
+    )
 }

@@ -46,7 +46,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Line:
-    """A variant measured. bits: to name one of its graphs"""
+    """A variant whose D_K* was looked for. bits: to name one of its graphs"""
 
     variant: Variant
     cell: Cell
@@ -64,13 +64,51 @@ class Line:
 
 
 @dataclass(frozen=True)
+class Curve:
+    """A variant that was measured at budgets of its own. scores: by (heads, key budget) and name, one for every seed"""
+
+    variant: Variant
+    scores: Mapping[tuple[int, int], Mapping[str, tuple[float, ...]]]
+
+    @property
+    def label(self) -> str:
+        """What is different about it."""
+        return self.variant.label
+
+    @property
+    def size(self) -> Size:
+        """(m, d)"""
+        return self.variant.size
+
+    @property
+    def budgets(self) -> list[int]:
+        """The key budgets measured."""
+        return sorted({budget for _, budget in self.scores})
+
+    def at(self, budget: int, name: str) -> tuple[float, ...]:
+        """A score of every seed at a budget, of the heads whose mean F1 is the largest there; or nothing."""
+        known = [found for (_, b), found in self.scores.items() if b == budget and found.get("f1")]
+        best = max(known, key=lambda found: sum(found["f1"]) / len(found["f1"]), default={})
+        return best.get(name, ())
+
+    def mean(self, budget: int, name: str) -> float | None:
+        """The mean of that over seeds."""
+        values = self.at(budget, name)
+        return sum(values) / len(values) if values else None
+
+
+@dataclass(frozen=True)
 class Compared:
-    """A figure at a tier, measured (a `papers.figures.Found`). lines: one for every variant, in their order"""
+    """A figure at a tier, measured (a `papers.figures.Found`).
+
+    lines: one for every variant whose D_K* was looked for    curves: one for every other; both in their order
+    """
 
     figure: Figure
     tier: str
     comparison: Comparison
     lines: tuple[Line, ...]
+    curves: tuple[Curve, ...]
     failed_cells: frozenset[Any]
     run_ids: frozenset[str]
     trained: frozenset[str]
@@ -83,7 +121,7 @@ class Compared:
     @property
     def cells_asked(self) -> tuple[tuple[str, Size], ...]:
         """The label and the size of every variant."""
-        return tuple((v.label, v.size) for v in self.comparison.variants)
+        return tuple(dict.fromkeys((v.label, v.size) for v in self.comparison.variants))
 
     @property
     def left_out(self) -> tuple[Mapping[str, Any], ...]:
@@ -93,7 +131,7 @@ class Compared:
     @property
     def sizes(self) -> list[Size]:
         """The (m, d) compared, in their order."""
-        return list(dict.fromkeys(line.size for line in self.lines))
+        return list(dict.fromkeys(v.size for v in self.comparison.variants))
 
     @property
     def labels(self) -> list[str]:
@@ -139,11 +177,21 @@ def compared(figure: Figure, tier: str, asked: Sequence[Question], outcomes: Seq
         figure=figure,
         tier=tier,
         comparison=comparison,
-        lines=tuple(Line(v, cell_of(q, o.answer), _bits(v.problem)) for v, q, o in answered),
+        lines=tuple(Line(v, cell_of(q, o.answer), _bits(v.problem)) for v, q, o in answered if q.search),
+        curves=tuple(_curve(v, o) for v, q, o in answered if not q.search),
         failed_cells=frozenset((v.label, v.size) for v, _, o in answered if o.answer.failed),
         run_ids=frozenset(p.run.run_id for o in outcomes for p in o.answer.probes),
         trained=frozenset(run_id for o in outcomes for run_id in o.trained),
     )
+
+
+def _curve(variant: Variant, outcome: Outcome) -> Curve:
+    scores: dict[tuple[int, int], dict[str, tuple[float, ...]]] = {}
+    for probe in outcome.answer.probes:
+        found = scores.setdefault((probe.heads or 1, probe.level), {})
+        for name, value in (probe.verdict.scores if probe.verdict.measured else {}).items():
+            found[name] = (*found.get(name, ()), value)
+    return Curve(variant, scores)
 
 
 def _bits(problem: Relations) -> float:

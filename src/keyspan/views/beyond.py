@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from statistics import mean
 from typing import Any
 
 from keyspan.evidence.fits import Fit
 from keyspan.papers.beyond_statistics import COUNTS, count_fits, edges_exponent
-from keyspan.papers.compared import Compared, Line, Variant
+from keyspan.papers.compared import Compared, Curve, Line, Variant
 from keyspan.papers.sweeps import Size
 from keyspan.problems import NoContents, embeddings, incoherence
 from keyspan.specs import digest
@@ -126,8 +127,11 @@ class Ratios(Data):
 
     def facts(self) -> dict[str, Any]:
         """The ratios."""
-        return {"base": self.base, "over_base": [{"variant": la, "size": list(si), "ratio": r} | dict(self.more.get((la, si), {}))
-                                                 for (la, si), r in self.over_base.items()]}  # fmt: skip
+        told = [
+            {"variant": label, "items": size[0], "d_model": size[1], "ratio": ratio, **self.more.get((label, size), {})}
+            for (label, size), ratio in self.over_base.items()
+        ]
+        return {"base": self.base, "over_base": told}
 
     @property
     def alt_text(self) -> str:
@@ -187,3 +191,77 @@ def _incoherence(variant: Variant) -> dict[str, float]:
         "leak_ratio": incoherence.leak_ratio(rows),
         "leak_ratio_whitened": incoherence.leak_ratio(incoherence.whitened(rows)),
     }
+
+
+def contexts_info(found: Compared) -> Ratios:
+    """Contexts of several sizes beside all items."""
+    return ratios_info(found, "D_K* by what is shown at a step")
+
+
+# ----------------------------------------------------------------------------------------------------- continual
+
+KEPT = ("f1", "learned", "retained", "forgotten")  # what a curve is shown by
+
+
+@dataclass(frozen=True)
+class Forgetting(Data):
+    """F1 and what was forgotten against D_K, and D_K* of what may reach it. ratios: of the searches"""
+
+    ratios: Ratios
+    curves: tuple[Curve, ...]
+    sizes: tuple[Size, ...]
+
+    def of(self, size: Size) -> list[Curve]:
+        """The curves of a size."""
+        return [curve for curve in self.curves if curve.size == size]
+
+    def line(self, curve: Curve, name: str) -> list[tuple[int, float, float, float]]:
+        """Budget, mean, least and largest over seeds; with the heads of the largest F1."""
+        found = [(b, curve.at(b, name)) for b in curve.budgets]
+        return [(b, mean(values), min(values), max(values)) for b, values in found if values]
+
+    def facts(self) -> dict[str, Any]:
+        """D_K* of the searches, over that of all at once."""
+        return self.ratios.facts()
+
+    @property
+    def alt_text(self) -> str:
+        """The figure in words."""
+        each = []
+        for curve in self.curves:
+            lost = [(b, value) for b, value, _, _ in self.line(curve, "forgotten")]
+            if lost:
+                (low, first), (high, last) = lost[0], lost[-1]
+                each.append(f"{curve.label}, {_size(curve.size)}: {first:.2f} at D_K {low}, {last:.2f} at {high}")
+        return f"{self.ratios.alt_text} Forgotten, of F1: {'; '.join(each)}."
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The data of the figure, for the CSV beside it: searches have a `key_budget` and no F1."""
+        blank = dict.fromkeys(KEPT)
+        searched = [
+            {k: row[k] for k in ("variant", "items", "d_model", "heads", "key_budget", "low", "high", "seeds", "over_base")}
+            | {"searched": True, **blank}
+            for row in self.ratios.rows()
+        ]
+        keys = ("low", "high", "over_base")
+        for curve in self.curves:
+            for (heads, budget), scores in sorted(curve.scores.items()):
+                about = {"variant": curve.label, "items": curve.size[0], "d_model": curve.size[1]}
+                known = {name: mean(scores[name]) if scores.get(name) else None for name in KEPT}
+                place = {"heads": heads, "key_budget": budget, "seeds": len(scores.get("f1", ())), "searched": False}
+                searched.append(about | place | dict.fromkeys(keys) | known)
+        return searched
+
+    def printed(self) -> tuple[str, list[str], list[list[Any]]]:
+        """F1, learned, kept and forgotten at every budget, with the best heads."""
+        rows = []
+        for curve in self.curves:
+            for budget in curve.budgets:
+                told = [curve.mean(budget, name) for name in KEPT]
+                rows.append([curve.label, _size(curve.size), budget, *["" if v is None else f"{v:.3f}" for v in told]])
+        return "Batch by batch", ["", "cell", "D_K", "F1", "learned", "retained", "forgotten"], rows
+
+
+def continual_info(found: Compared) -> Forgetting:
+    """The curves, and the searches beside all at once."""
+    return Forgetting(ratios_info(found, "D_K* by how rows arrive"), found.curves, tuple(found.sizes))

@@ -90,7 +90,33 @@ def tall(info: beyond.Ratios) -> tuple[float, float]:
     return 6.2, 0.9 + 0.26 * len(info.labels)
 
 
+def draw_forgetting(info: beyond.Forgetting, axes: list[Axes]) -> None:
+    """continual: for every size F1 on all pairs against D_K, and beside it what was forgotten."""
+    for k, size in enumerate(info.sizes):
+        for ax, name, label in ((axes[2 * k], "f1", "F1 on all pairs"), (axes[2 * k + 1], "forgotten", "forgotten, of F1")):
+            for n, curve in enumerate(info.of(size)):
+                line = info.line(curve, name)
+                style: dict[str, Any] = {"color": COLOURS[n % len(COLOURS)], "marker": MARKERS[n % len(MARKERS)]}
+                x, y = [p[0] for p in line], [p[1] for p in line]
+                spread = [[p[1] - p[2] for p in line], [p[3] - p[1] for p in line]]
+                ax.errorbar(
+                    x, y, yerr=spread, markersize=3.5, linewidth=1, capsize=2, elinewidth=0.7, label=curve.label, **style
+                )
+            ax.set_ylim(-0.05, 1.05)
+            ax.set_xlabel(r"key budget $D_K$")
+            ax.set_ylabel(label)
+            ax.set_title(f"m = {size[0]}, d = {size[1]}", fontsize=8)
+    axes[-1].legend(*axes[0].get_legend_handles_labels(), **SMALL)
+
+
 DRAWINGS: dict[str, Drawing] = {
     "graphs": Drawing(beyond.graphs_info, draw_graphs, lambda info: (6.8, 4.2)),
     "embeddings": Drawing(beyond.embeddings_info, draw_ratios, tall),
+    "contexts": Drawing(beyond.contexts_info, draw_ratios, tall),
+    "continual": Drawing(
+        beyond.continual_info,
+        draw_forgetting,
+        lambda info: (1.4 + 4.0 * len(info.sizes), 2.7),
+        lambda info: 2 * len(info.sizes),
+    ),
 }
