@@ -43,7 +43,9 @@ def test_the_claims_of_adler() -> None:
     for claim in loaded:
         assert set(claim.figures) <= names and claim.expected in ("holds", "fails") and claim.claim.endswith(".")
     assert {name for claim in loaded for name in claim.figures} >= {"fig1", "fig2", "fig3", "fig4", "fig5"}
-    assert {claim.statistic for claim in loaded} == set(stats.STATISTICS)  # none is idle
+    assert {claim.statistic for claim in loaded} == set(paper().statistics)  # none is idle
+    assert {claim.statistic for claim in loaded if not claim.ours} == set(stats.STATISTICS)
+    assert {claim.id for claim in loaded if claim.ours} == {claim.id for claim in loaded if claim.id.startswith("beyond-")}
 
 
 @pytest.mark.parametrize(
