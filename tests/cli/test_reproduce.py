@@ -82,7 +82,7 @@ def test_figures_beyond_the_paper(oracle: Oracle, here: Path) -> None:
     data = told("reproduce", "adler:beyond", "--tier", "smoke")
     assert [one["figure"] for one in data["figures"]] == [f"adler:{f}" for f in adler.figures() if f not in ADLER]
     assert data["cells"] == data["done"] == sum(one["cells"] for one in data["figures"]) and data["claims"]
-    assert all(claim["ours"] and claim["holds"] is None for claim in data["claims"])
+    assert {claim["holds"] for claim in data["claims"]} == {None}
     assert told("reproduce", "adler:graphs")["trained_now"] == 0
     assert "D_K* by graph" in ask("reproduce", "adler:graphs").out
 
@@ -92,7 +92,7 @@ def test_enough_seeds_decide_claims(small: None, oracle: Oracle, here: Path) -> 
     holds = {claim["id"]: claim["holds"] for claim in told("reproduce", "adler:fig3", "--tier", "short")["claims"]}
     assert holds["adler-law-explains"] is True and holds["adler-law-proportional"] is True
     heads = {claim["id"]: claim["holds"] for claim in told("reproduce", "adler:map", "--tier", "short")["claims"]}
-    assert heads == {"adler-several-beat-one": True, "adler-one-head-enough": False}
+    assert heads == {"adler-several-beat-one": True, "adler-one-head-enough": False, "adler-gardner-line": False}
 
 
 def test_tables_for_people(small: None, oracle: Oracle, here: Path) -> None:

@@ -12,6 +12,7 @@ from tests.papers.made import cell
 from keyspan.evidence.cells import Cell
 from keyspan.evidence.store import open_store
 from keyspan.papers import adler, beyond, claims
+from keyspan.papers import beyond_intervals as intervals
 from keyspan.papers import beyond_statistics as stats
 from keyspan.papers.compared import Compared, Comparison, Curve, Line, Variant, questions
 from keyspan.papers.figures import TIERS, Figure, choose
@@ -21,6 +22,7 @@ from keyspan.problems.relations import Relations
 from keyspan.problems.shown import Batches, Contexts
 from keyspan.runners.estimate import estimate
 from keyspan.runners.questions import relations_question
+from keyspan.seeds import Stream
 from keyspan.theory.bounds import law
 
 FIGURES = beyond.figures()
@@ -126,13 +128,24 @@ def test_where_edges_alone_count_the_law_loses() -> None:
     found = compared("graphs", graph_lines(lambda edges, d, kind: 1000 * edges / d))
     gain, slope = stats.graphs_gain(found), stats.edges_exponent(found)
     assert gain is not None and gain < 0.1 and slope is not None and slope < 0.9
-    assert {j.claim.id: j.holds for j in claims.judge(found, adler.paper())}["beyond-graphs-count"] is False
+    assert {j.claim.id: j.holds for j in claims.judge(found, adler.paper())}["adler-beyond-graphs-count"] is False
 
 
 def test_a_family_apart_is_seen() -> None:
     found = compared("graphs", graph_lines(lambda edges, d, kind: 1000 * law(edges, d) * (2 if "power" in kind else 1)))
     assert stats.family_spread(found) == pytest.approx(2, rel=1e-3)
-    assert {j.claim.id: j.holds for j in claims.judge(found, adler.paper())}["beyond-graphs-families"] is False
+    assert {j.claim.id: j.holds for j in claims.judge(found, adler.paper())}["adler-beyond-graphs-families"] is False
+
+
+def test_a_permutation_s_multiple_of_the_law() -> None:
+    """Graphs with as many edges as items, either way; those with more have no permutation beside them."""
+    budgets = {"permutation": 20, "functional": 15, "power law": 22}
+    made = [line(k, cell(128, 32, b)) for k, b in budgets.items()]
+    more = line("4-regular", replace(cell(128, 32, 999), edges=512))
+    found = compared("graphs", [*made, more])
+    assert stats.families_spread(found) == pytest.approx(20 / 15)
+    wide = compared("graphs", [made[0], line("functional", cell(128, 32, 15, low=12, high=24))])
+    assert intervals.INTERVALS["families_spread"](wide) == pytest.approx((1.0, 20 / 12))
 
 
 def test_few_graphs_are_no_fit() -> None:
@@ -195,3 +208,50 @@ def test_the_questions_are_those_of_measure_relations() -> None:
     (first, *_) = questions(comparison, seed=4)
     problem = comparison.variants[0].problem
     assert first == relations_question(problem, heads=(1, 2, 4, 8), seeds=2, seed=4)
+
+
+# --- intervals -----------------------------------------------------------------------------------------------------
+
+
+def test_every_statistic_has_an_interval() -> None:
+    assert set(intervals.INTERVALS) == set(stats.STATISTICS)
+
+
+@pytest.mark.parametrize("name", ["graphs_r2", "graphs_gain", "edges_exponent", "family_spread", "families_spread"])
+def test_intervals_of_graphs_hold_their_statistic(name: str) -> None:
+    """D_K* that scatters by a fifth about the law."""
+    scatter = iter(Stream("s", "scatter").uniform(99).tolist())
+    found = compared("graphs", graph_lines(lambda edges, d, kind: 100 * law(edges, d) * (0.9 + 0.2 * next(scatter))))
+    value, ends = stats.STATISTICS[name](found), intervals.INTERVALS[name](found)
+    assert value is not None and ends is not None and ends[0] <= value <= ends[1]
+    few = compared("graphs", found.lines[:2])
+    if name in ("graphs_r2", "graphs_gain"):
+        assert intervals.INTERVALS[name](few) is None
+
+
+def test_intervals_of_ratios_are_those_of_the_cells() -> None:
+    lines = [
+        line("gaussian", cell(128, 32, 20, low=18, high=22)),
+        line("sign", cell(128, 32, 22, low=20, high=25)),
+        line("sparse 4", cell(128, 32, 30, low=27, high=33)),
+        line("clustered 0.75", cell(128, 32, 40, low=None, high=44)),
+    ]
+    found = compared("embeddings", lines)
+    assert intervals.INTERVALS["sign_ratio"](found) == pytest.approx((1.0, 25 / 18))
+    assert intervals.INTERVALS["sparse_ratio"](found) == pytest.approx((27 / 22, 33 / 18))
+    assert intervals.INTERVALS["clustered_ratio"](found) == pytest.approx((40 / 22, 44 / 18))
+    lost = compared("embeddings", [*lines[:-1], line("clustered 0.75", cell(128, 32, None))])
+    assert intervals.INTERVALS["clustered_ratio"](lost) is None
+
+
+def test_the_interval_of_what_is_forgotten_is_over_seeds() -> None:
+    unit = round(law(64, 32))
+    at = {unit: (0.9, 0.8, 0.7), 2 * unit: (0.5, 0.6, 0.7), 4 * unit: (0.1, 0.2, 0.3)}
+    scores: Any = {(1, b): {"f1": (0.4, 0.4, 0.4), "forgotten": lost} for b, lost in at.items()}
+    found = compared("continual", curves=[curve("4 batches", scores)])
+    for name, ends in (("forgotten_at_twice_the_law", (0.5, 0.7)), ("forgotten_with_room", (0.1 / 0.9, 0.3 / 0.7))):
+        low, high = intervals.INTERVALS[name](found) or (0, 0)
+        value = stats.STATISTICS[name](found) or 0.0
+        assert ends[0] - 1e-9 <= low < value < high <= ends[1] + 1e-9
+    one = compared("continual", curves=[curve("4 batches", {(1, unit): {"f1": (0.4,), "forgotten": (0.9,)}})])
+    assert intervals.INTERVALS["forgotten_at_twice_the_law"](one) is None

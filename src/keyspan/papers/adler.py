@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from keyspan.papers import adler_statistics, beyond, beyond_statistics
+from keyspan.papers import adler_intervals, adler_statistics, beyond, beyond_intervals, beyond_statistics
+from keyspan.papers.adler_checks import CHECKS
 from keyspan.papers.compared import Comparison, compared
 from keyspan.papers.compared import questions as compared_questions
 from keyspan.papers.figures import TIERS, Figure, Found, Paper
@@ -99,4 +100,5 @@ def _read(figure: Figure, tier: str, asked: Sequence[Question], outcomes: Sequen
 def paper() -> Paper:
     """The paper as the laboratory knows it."""
     statistics = {**adler_statistics.STATISTICS, **beyond_statistics.STATISTICS}
-    return Paper(PAPER, figures(), _asked, _read, statistics)
+    intervals = {**adler_intervals.INTERVALS, **beyond_intervals.INTERVALS}
+    return Paper(PAPER, figures(), _asked, _read, statistics, intervals, CHECKS)
