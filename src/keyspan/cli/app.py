@@ -8,7 +8,21 @@ from typing import Any
 
 import typer
 
-from keyspan.cli import bench, calibrate, certify, construct, design, doctor, fit, ledger, measure, options, reproduce, runs
+from keyspan.cli import (
+    bench,
+    calibrate,
+    certify,
+    construct,
+    design,
+    doctor,
+    fit,
+    ledger,
+    measure,
+    options,
+    reproduce,
+    runs,
+    sweep,
+)
 from keyspan.errors import BadInput, KeyspanError, shown
 
 EPILOG = (
@@ -16,7 +30,7 @@ EPILOG = (
     "--device auto|cpu|cuda, --seed N, --quiet, --dry-run (what would be trained)."
 )
 
-TRAINING = ("measure", "calibrate", "reproduce", "bench")  # the verbs that know what a dry run is
+TRAINING = ("measure", "calibrate", "reproduce", "sweep", "bench")  # the verbs that know what a dry run is
 
 app = typer.Typer(
     name="keyspan",
@@ -34,6 +48,7 @@ app.command("calibrate")(calibrate.calibrate)
 app.add_typer(fit.app, name="fit")
 app.command("reproduce")(reproduce.reproduce)
 app.command("ledger")(ledger.ledger)
+app.command("sweep")(sweep.sweep)
 app.add_typer(runs.app, name="runs")
 app.command("bench")(bench.bench)
 app.command("doctor")(doctor.doctor)

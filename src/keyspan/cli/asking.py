@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from keyspan.cli import show
 from keyspan.cli.options import current
@@ -16,9 +17,9 @@ from keyspan.runners.lab import Lab
 from keyspan.specs import Question, canonical
 
 
-def lab(jobs: int | None = None, weights: Path | None = None, watcher: Bars | None = None) -> Lab:
+def lab(jobs: int | None = None, weights: Path | None = None, watcher: Bars | None = None, **more: Any) -> Lab:
     """The laboratory that the global options name."""
-    return Lab(store=current.store, device=current.device, jobs=jobs, weights=weights, watcher=watcher)
+    return Lab(store=current.store, device=current.device, jobs=jobs, weights=weights, watcher=watcher, **more)
 
 
 def ask(questions: list[Question], jobs: int | None, weights: Path | None = None) -> list[Outcome]:

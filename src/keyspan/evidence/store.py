@@ -21,7 +21,7 @@ from keyspan.errors import BadInput, StoreError, StoreLost, require, shown
 from keyspan.evidence import postgres, sqlite
 from keyspan.evidence.migrations import migrate
 from keyspan.evidence.record import Record
-from keyspan.evidence.tables import first, leases, live, now, records, removals, seal
+from keyspan.evidence.tables import cells, first, leases, live, now, records, removals, seal
 from keyspan.verdict import Status
 
 T = TypeVar("T")
@@ -69,6 +69,7 @@ class Store(AbstractContextManager["Store"]):
             if not seqs:
                 raise _unknown(run_id)
             connection.execute(removals.insert(), [{"seq": seq, "removed": now()} for seq in seqs])
+            connection.execute(cells.delete())  # any cell of a sweep may have rested on it
             return len(seqs)
 
         return self.within(hide, locks=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from time import sleep
@@ -70,7 +70,7 @@ def answers(
     watcher: Watcher | None = None,
     *,
     stop_on_failure: bool = False,
-) -> Iterator[tuple[int, Outcome]]:
+) -> Generator[tuple[int, Outcome], None, None]:
     """Answer questions, training only what the store does not hold. yields: a question's number and its outcome, as it is
     answered. The runner is made only if something is trained.
 
@@ -102,7 +102,7 @@ class _Book:
     def __post_init__(self) -> None:
         self.provenance: dict[str, Mapping[str, Any]] = {}
         self.agenda = Agenda(self.questions, self._lookup)
-        self.first = self._wanted()
+        self.ahead = self._wanted()
 
     def _lookup(self, run_ids: Sequence[str]) -> dict[str, Verdict]:
         found = self.store.get_many(run_ids)
@@ -111,8 +111,8 @@ class _Book:
 
     def wanted(self) -> list[Run]:
         """Rounds that begin now, of one question or of several, told to the watcher."""
-        first, self.first = self.first, []
-        return first or self._wanted()
+        ahead, self.ahead = self.ahead, []
+        return ahead or self._wanted()
 
     def _wanted(self) -> list[Run]:
         runs = self.agenda.wanted(ENOUGH)
@@ -129,6 +129,7 @@ class _Book:
 
     def settled(self) -> Iterator[tuple[int, Outcome]]:
         """Questions that have been answered; what is known of their members is then left to the store."""
+        self.ahead = self.ahead or self._wanted()
         while (found := self.agenda.pop_answered()) is not None:
             number, answered = found
             ids = [probe.run.run_id for probe in answered.probes]
@@ -151,7 +152,7 @@ class _Bench:
 
     def work(self) -> bool:
         """Whether anything is left to be trained or to be waited for."""
-        if self.runner is None and self.book.first:
+        if self.runner is None and self.book.ahead:
             self.runner = self.make_runner()
             self.desk.appetite = getattr(self.runner, "appetite", None)
         self.runs = self.desk.next()

@@ -14,6 +14,7 @@ from keyspan.files.paths import check_writable, shown
 from keyspan.runners import driver
 from keyspan.runners.driver import Outcome, Watcher
 from keyspan.runners.local import DEVICES, LocalRunner
+from keyspan.runners.pool import ON_ERROR
 from keyspan.runners.questions import whole
 from keyspan.specs import Question
 
@@ -31,7 +32,7 @@ class Lab:
 
     store: URL (default: KEYSPAN_STORE, else a file in the current folder)    device: auto, cpu or cuda    jobs: worker
     processes (default: one a core, one for a GPU)    weights: keep the weights of what is trained in this folder
-    watcher: told what happens
+    watcher: told what happens    on_error: `stop` at a member that fails three times, or record that and `continue`
     """
 
     store: str | None = None
@@ -39,6 +40,7 @@ class Lab:
     jobs: int | None = None
     weights: str | Path | None = None
     watcher: Watcher | None = None
+    on_error: str = "stop"
 
     def __post_init__(self) -> None:
         for name, value, kinds, example in (
@@ -52,6 +54,8 @@ class Lab:
                 raise BadInput(f"`{name}` of a Lab must be a {kind}, but got {shown(value)}. Use for example {example}.")
         if self.device not in DEVICES:
             raise BadInput(f"`--device` must be {'|'.join(DEVICES)}, but got {shown(self.device)}. Choose one.")
+        if self.on_error not in ON_ERROR:
+            raise BadInput(f"`--on-error` must be {'|'.join(ON_ERROR)}, but got {shown(self.on_error)}. Choose one.")
         if self.jobs is not None:
             fix = "Leave it out for one a core, or one for a GPU."
             object.__setattr__(self, "jobs", whole(self.jobs, "--jobs", fix))
@@ -73,16 +77,19 @@ class Lab:
         """Arrays that came from files, by hash."""
         return Contents(self.folder / "files")
 
+    def make_runner(self) -> driver.Runner:
+        """What trains."""
+        weights = None if self.weights is None else Path(self.weights)
+        if weights is not None:
+            check_writable(weights, "--weights")
+        return LocalRunner(self.device, self.jobs, self.folder, weights, self.on_error)
+
     def answer(self, questions: Sequence[Question]) -> list[Outcome]:
         """Answer questions, training what the store does not hold."""
         if self.weights is not None:
             check_writable(self.weights, "--weights")
-
-        def make_runner() -> LocalRunner:
-            return LocalRunner(self.device, self.jobs, self.folder, None if self.weights is None else Path(self.weights))
-
         with open_store(self.url) as store:
-            return driver.answer(questions, store, make_runner, self.watcher)
+            return driver.answer(questions, store, self.make_runner, self.watcher)
 
 
 def lab_or_default(lab: Lab | None) -> Lab:
