@@ -103,9 +103,9 @@ def _decoded(flat: NDArray[Any], dtype: str) -> NDArray[Any]:
     if dtype == "BF16":
         wide = flat.astype(np.uint32)
         wide <<= 16
-        return wide.view(np.float32)
+        return np.asarray(wide.view(np.float32))
     if dtype in _EIGHT_BITS:
-        return _EIGHT_BITS[dtype][flat]
+        return np.asarray(_EIGHT_BITS[dtype][flat])
     return flat != 0 if dtype == "BOOL" else flat
 
 

@@ -96,5 +96,6 @@ def _scale(settings: Settings, d_key: int) -> float:
     """1 / sqrt(d_key), made larger where the context was stretched by YaRN."""
     rule = rope_rule(settings)
     weight = rule.number("mscale_all_dim", 0.0)
-    stretched = rule.text("rope_type", rule.text("type", "default")) != "default" and weight
-    return d_key**-0.5 * (yarn_size(rule.number("factor", 1.0), weight) ** 2 if stretched else 1.0)
+    stretched = rule.text("rope_type", rule.text("type", "default")) != "default" and weight > 0
+    size = yarn_size(rule.number("factor", 1.0), weight) if stretched else 1.0
+    return float(d_key**-0.5 * size**2)

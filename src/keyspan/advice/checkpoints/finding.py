@@ -15,9 +15,7 @@ from keyspan.files.checkpoints import Checkpoint
 from keyspan.files.paths import shown
 
 FAMILIES: dict[str, Callable[[Settings, Iterable[str]], Layout]] = {
-    kind: family.layout
-    for family in (llama, gemma, gpt2, gpt_neox, opt, bert, phi, deepseek)
-    for kind in family.MODEL_TYPES
+    kind: family.layout for family in (llama, gemma, gpt2, gpt_neox, opt, bert, phi, deepseek) for kind in family.MODEL_TYPES
 }
 
 
@@ -60,7 +58,9 @@ def _by_type(settings: Settings, checkpoint: Checkpoint) -> Layout:
 def matches(checkpoint: Checkpoint, layout: Layout) -> Iterator[Match]:
     """Every tensor that an audit reads, in order, with its shape checked against what the config says."""
     rows = layout.embeddings
-    yield _matched(checkpoint, None, "token vectors", rows.tokens, (None, rows.project.inputs if rows.project else layout.d_model))
+    yield _matched(
+        checkpoint, None, "token vectors", rows.tokens, (None, rows.project.inputs if rows.project else layout.d_model)
+    )
     if rows.project:
         yield from _columns(checkpoint, None, "token vectors, widened", rows.project)
     for role, tensor in (("positions", rows.positions), ("token types", rows.types)):

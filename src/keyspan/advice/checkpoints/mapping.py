@@ -1,38 +1,38 @@
 """A mapping by hand, for models of other families: a TOML file that says which tensor is what.
 
-    [model]
-    layers = 2            # a number, or the name of a key in config.json: layers = "n_layer"
-    heads = 4
-    kv_heads = 2          # default: heads
-    d_model = 32
-    d_key = 8             # default: d_model / heads
+[model]
+layers = 2            # a number, or the name of a key in config.json: layers = "n_layer"
+heads = 4
+kv_heads = 2          # default: heads
+d_model = 32
+d_key = 8             # default: d_model / heads
 
-    [query]               # {layer} stands for the layer's number
-    weight = "blocks.{layer}.attn.q.weight"
-    bias = "blocks.{layer}.attn.q.bias"
-    stored = "out-in"     # default, as torch.nn.Linear; "in-out": rows are inputs
-    first = 0             # the first output of head 0
-    stride = 8            # outputs from one head to the next, default d_key
+[query]               # {layer} stands for the layer's number
+weight = "blocks.{layer}.attn.q.weight"
+bias = "blocks.{layer}.attn.q.bias"
+stored = "out-in"     # default, as torch.nn.Linear; "in-out": rows are inputs
+first = 0             # the first output of head 0
+stride = 8            # outputs from one head to the next, default d_key
 
-    [key]
-    weight = "blocks.{layer}.attn.k.weight"
+[key]
+weight = "blocks.{layer}.attn.k.weight"
 
-    [embeddings]
-    weight = "wte.weight"
-    positions = "wpe.weight"
+[embeddings]
+weight = "wte.weight"
+positions = "wpe.weight"
 
-    [norm]                # what a layer does to its input; also [query_norm], [key_norm], for each head
-    kind = "rms"          # or "layer"
-    weight = "blocks.{layer}.norm.weight"
-    eps = 1e-6
+[norm]                # what a layer does to its input; also [query_norm], [key_norm], for each head
+kind = "rms"          # or "layer"
+weight = "blocks.{layer}.norm.weight"
+eps = 1e-6
 
-    [rotary]
-    width = 8             # default d_key
-    theta = 10000.0
-    pairs = "half"        # or "interleaved"
+[rotary]
+width = 8             # default d_key
+theta = 10000.0
+pairs = "half"        # or "interleaved"
 
-    [scores]
-    scale = 0.35          # default 1 / sqrt(d_key)
+[scores]
+scale = 0.35          # default 1 / sqrt(d_key)
 """
 
 from __future__ import annotations

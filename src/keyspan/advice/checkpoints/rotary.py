@@ -110,9 +110,8 @@ def rotary(
     if kind in ("su", "longrope"):
         kind = "longrope"
     if kind not in KINDS:
-        raise BadInput(
-            f"Rotary positions in `{settings.name}` must be {'|'.join(KINDS)}, but got {shown(kind)}. Use --mapping with a theta."
-        )
+        known = "|".join(KINDS)
+        raise BadInput(f"`rope_type` in `{settings.name}` must be {known}, but got {shown(kind)}. Use --mapping with a theta.")
     if width < 2 or width % 2:
         raise BadInput(f"Rotary positions in `{settings.name}` must turn pairs, but got width {width}. Check head_dim.")
     plain = base ** -(np.arange(0, width, 2) / width)

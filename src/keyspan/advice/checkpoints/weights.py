@@ -18,7 +18,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from keyspan.advice.checkpoints.layout import Columns, EmbeddingPlan, LayerPlan, Norm, Projection
+from keyspan.advice.checkpoints.layout import Columns, EmbeddingPlan, LayerPlan, Layout, Norm, Projection
 from keyspan.files.checkpoints import Checkpoint
 
 Float = NDArray[np.float64]
@@ -62,8 +62,8 @@ class Part:
         """The map of a head from hidden states. returns: (d_model, width)"""
         own = self.maps[head if len(self.maps) > 1 else 0].astype(np.float64)
         if self.latent is None:
-            return own
-        return self.latent @ (own if self.norm is None else self.norm.gain[:, None] * own)
+            return np.asarray(own)
+        return np.asarray(self.latent @ (own if self.norm is None else self.norm.gain[:, None] * own))
 
     def shift(self, head: int) -> Float:
         """What a head gives of a hidden state of zeros, but for biases inside of a latent. returns: (width,)"""
@@ -196,6 +196,17 @@ def _norm(checkpoint: Checkpoint, norm: Norm | None) -> LoadedNorm | None:
     gain = np.ones(norm.width) if norm.gain is None else norm.offset + checkpoint.read(norm.gain).astype(np.float64)
     bias = np.zeros(norm.width) if norm.bias is None else checkpoint.read(norm.bias).astype(np.float64)
     return LoadedNorm(norm, gain, bias)
+
+
+def normalised(checkpoint: Checkpoint, layout: Layout, rows: Float) -> Float:
+    """What the first layer's normalisation makes of its input, without gains and biases. rows: (n, d_model)"""
+    first = layout.layers[0]
+    if first.norm is not None:
+        return LoadedNorm(first.norm, np.ones(layout.d_model), np.zeros(layout.d_model))(rows)
+    made = _norm(checkpoint, first.before)
+    if made is None:
+        return rows
+    return np.asarray((rows - made.bias) / np.where(made.gain == 0, 1.0, made.gain))
 
 
 def token_vectors(checkpoint: Checkpoint, plan: EmbeddingPlan, ids: Iterable[int]) -> Float:
