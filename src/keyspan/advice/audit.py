@@ -80,6 +80,10 @@ class Audit:
             "explain": None if self.explained is None else [match.to_dict() for match in self.explained],
         }
 
+    def with_spectra(self) -> Audit:
+        """The same, with every singular value in its JSON."""
+        return replace(self, layers=tuple(replace(layer, with_spectra=True) for layer in self.layers))
+
     def _relations(self) -> dict[str, Any] | None:
         if self.relation is None:
             return None

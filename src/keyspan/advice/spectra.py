@@ -114,6 +114,8 @@ def orthogonal_triangular(factor: Float) -> tuple[Float, Float]:
     Householder's method, where the columns are not near to being dependent; else by that. factor: (d, k), d >= k or not
     """
     d, k = factor.shape
+    if not factor.any():  # a head that was pruned
+        return np.eye(d, k), np.zeros((k, k))
     whole, directions = np.eye(k), factor
     if d >= k:
         for closeness in (np.inf, 0.1):  # the second round must find columns that are almost orthonormal
