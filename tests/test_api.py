@@ -85,6 +85,7 @@ def test_about_twenty_names_each_once() -> None:
     assert len(keyspan.__all__) == len(set(keyspan.__all__)) <= 25
     assert sorted(keyspan.__all__) == dir(keyspan)
     for name in (
+        "audit",
         "design",
         "certify",
         "measure",
@@ -130,7 +131,7 @@ def test_one_root_for_every_error() -> None:
 
 def test_keyword_only_after_the_first_argument() -> None:
     calls: list[Callable[..., object]] = [keyspan.measure, keyspan.design, keyspan.calibrate, keyspan.certify]
-    calls += [keyspan.reproduce, keyspan.fit]
+    calls += [keyspan.reproduce, keyspan.fit, keyspan.audit]
     for call in calls:
         with pytest.raises(TypeError, match="positional"):
             call(16, 3)

@@ -11,7 +11,7 @@ from keyspan.files import safetensors
 from keyspan.seeds import Stream
 
 Tensors = dict[str, NDArray[Any]]
-LLAMA = {
+LLAMA: dict[str, Any] = {
     "model_type": "llama",
     "hidden_size": 32,
     "num_hidden_layers": 3,
@@ -23,7 +23,7 @@ LLAMA = {
     "rope_theta": 10000.0,
     "max_position_embeddings": 128,
 }
-GPT2 = {"model_type": "gpt2", "n_embd": 24, "n_layer": 2, "n_head": 3, "n_positions": 16, "vocab_size": 50}
+GPT2: dict[str, Any] = {"model_type": "gpt2", "n_embd": 24, "n_layer": 2, "n_head": 3, "n_positions": 16, "vocab_size": 50}
 
 
 def llama(seed: int = 0, **changes: Any) -> tuple[dict[str, Any], Tensors]:
@@ -60,7 +60,7 @@ def save(folder: Path, config: dict[str, Any], tensors: Tensors, shards: int = 1
     if shards == 1:
         safetensors.write(folder / "model.safetensors", tensors)
         return folder
-    where = {}
+    where: dict[str, str] = {}
     for shard in range(shards):
         file = f"model-{shard + 1:05d}-of-{shards:05d}.safetensors"
         names = sorted(tensors)[shard::shards]

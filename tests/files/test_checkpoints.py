@@ -161,7 +161,5 @@ def test_eight_bits_in_blocks_are_scaled(tmp_path: Path, rows: tuple[int, int] |
 @pytest.mark.parametrize("block", [None, [4], [2, 2], [0, 2], ["4", 2], "4"])
 def test_eight_bits_in_other_blocks_are_refused(tmp_path: Path, block: Any) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"quantization_config": {"weight_block_size": block}}))
-    save_torch(
-        {"w": torch.ones(6, 5).to(torch.float8_e4m3fn), "w_scale_inv": torch.ones(2, 3)}, tmp_path / "model.safetensors"
-    )
+    save_torch({"w": torch.ones(6, 5).to(torch.float8_e4m3fn), "w_scale_inv": torch.ones(2, 3)}, tmp_path / "model.safetensors")
     refused(lambda: open_checkpoint(tmp_path).read("w"), "w_scale_inv", "block")

@@ -27,6 +27,7 @@ from keyspan.seeds import Stream
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 SHUFFLES = 99
+ROUNDS = 30  # of putting right what came out twice
 LARGEST = 4096  # items; every pair of them is scored
 
 
@@ -77,20 +78,14 @@ class Recoverer:
     best: Float = field(init=False)
 
     def __post_init__(self) -> None:
-        stream = Stream(f"audit-{self.seed}", "shuffled pairs")
-        sources, targets = self.relation.edges.T
-        self.shuffled = [self._dealt(sources, targets[stream.permutation(len(targets))]) for _ in range(SHUFFLES)]
-        self.best = np.zeros(SHUFFLES)
         self.items = len(self.relation.tokens)
         require(self.items <= LARGEST, f"at most {LARGEST} different tokens in `--relations`", self.items, "Give fewer pairs.")
+        stream = Stream(f"audit-{self.seed}", "shuffled pairs")
+        self.shuffled = [dealt(self.relation, stream) for _ in range(SHUFFLES)]
+        self.best = np.zeros(SHUFFLES)
         self.candidates = np.ones((self.items, self.items), dtype=bool)
         if not self.relation.loops:
             np.fill_diagonal(self.candidates, False)
-
-    def _dealt(self, sources: Int, targets: Int) -> Int:
-        """Shuffled pairs, each once, without those that relate an item to itself where that is no candidate."""
-        pairs = np.unique(np.stack([sources, targets], axis=1), axis=0)
-        return pairs if self.relation.loops else pairs[pairs[:, 0] != pairs[:, 1]]
 
     def look(self, scores: Float, *, counted: bool = True) -> Recovery:
         """How well these scores recover the pairs. scores: (items, items)    counted: whether `found` has to beat it, too"""
@@ -124,6 +119,31 @@ class Recoverer:
     def bar(self) -> float:
         """The F1 that the best of all that was looked at stays below in 95% of the shuffles."""
         return float(np.quantile(self.best, 0.95))
+
+
+def dealt(relation: Relation, stream: Stream) -> Int:
+    """The pairs with their targets dealt anew; who asks and who is asked, and how often, stays.
+
+    What comes out twice, or as a self-pair where these are no candidates, changes its target with another pair's, again and
+    again; where that does not end (a source that is related to all others), what is left of it is left out.
+    """
+    sources, targets = relation.edges[:, 0], relation.edges[stream.permutation(len(relation.edges)), 1]
+    for _ in range(ROUNDS):
+        wrong = _wrong(sources, targets, relation.loops)
+        if not wrong.any():
+            break
+        for here, there in zip(np.flatnonzero(wrong), stream.integers(len(targets), int(wrong.sum())), strict=True):
+            targets[here], targets[there] = targets[there], targets[here]
+    kept = ~_wrong(sources, targets, relation.loops)
+    return np.stack([sources[kept], targets[kept]], axis=1)
+
+
+def _wrong(sources: Int, targets: Int, loops: bool) -> NDArray[np.bool_]:
+    """Pairs that are there already, or relate an item to itself where that is no candidate."""
+    _, first = np.unique(np.stack([sources, targets], axis=1), axis=0, return_index=True)
+    wrong = np.ones(len(sources), dtype=bool)
+    wrong[first] = False
+    return wrong if loops else wrong | (sources == targets)
 
 
 def _ranked(scores: Float) -> Int:

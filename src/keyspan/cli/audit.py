@@ -69,19 +69,10 @@ def _print(data: dict[str, Any]) -> None:
     from keyspan.cli import show
 
     out, s, e = show.console(), data["summary"], data["embeddings"]
-    if data["explain"] is not None:
-        rows = [
-            [
-                "-" if m["layer"] is None else m["layer"],
-                m["role"],
-                m["tensor"],
-                str(tuple(m["shape"])),
-                m["dtype"],
-                m["columns"],
-            ]
-            for m in data["explain"]
-        ]
-        out.print(show.table("What matched what", ["layer", "role", "tensor", "shape", "dtype", "columns"], rows, left=6))
+    for m in data["explain"] or ():
+        place = "-" if m["layer"] is None else m["layer"]
+        said = f"{m['role']} = {m['tensor']} {tuple(m['shape'])} {m['dtype']}"
+        out.print(f"layer {place}: {said}" + (f"; {m['columns']}" if m["columns"] else ""), soft_wrap=True)
     out.print(
         f"model      {data['family']} ({data['model_type']}), d_model {data['d_model']}, "
         f"{s['layers']} of {s['of_layers']} layers"

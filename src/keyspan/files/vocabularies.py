@@ -50,11 +50,11 @@ def _of_tokenizer(path: Path) -> dict[str, int]:
     vocab = model.get("vocab") if isinstance(model, dict) else None
     if isinstance(vocab, list):
         vocab = {piece[0]: i for i, piece in enumerate(vocab) if isinstance(piece, list) and piece and _is_text(piece[0])}
+    if not isinstance(vocab, dict):
+        return _checked(vocab, path)
     added = data.get("added_tokens")
-    extra = {a["content"]: a["id"] for a in added if isinstance(a, dict) and "id" in a and _is_text(a.get("content"))} if (
-        isinstance(added, list)
-    ) else {}  # fmt: skip
-    return _checked(vocab if not isinstance(vocab, dict) else vocab | extra, path)
+    listed = [token for token in added if isinstance(token, dict)] if isinstance(added, list) else []
+    return _checked(vocab | {t["content"]: t["id"] for t in listed if "id" in t and _is_text(t.get("content"))}, path)
 
 
 def _of_lines(path: Path) -> dict[str, int]:

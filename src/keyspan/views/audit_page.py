@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 from collections.abc import Mapping
 from importlib.resources import files
 from os import PathLike
@@ -32,9 +33,9 @@ def check_folder(out: str | Path) -> Path:
     """Refuse a place where no page can be written, before anything is read for it."""
     if not isinstance(out, str | PathLike):
         raise BadInput(f"`out` must be the path of a folder, but got {shown(out)}. Give a str or a Path.")
-    check_writable(out, "--out")
-    if Path(out).exists() and not Path(out).is_dir():
+    if os.path.exists(out) and not os.path.isdir(out):
         raise BadInput(f"`--out` must be a folder, but got the file {out}. Name a folder; it is made if missing.")
+    check_writable(out, "--out")
     return Path(out)
 
 

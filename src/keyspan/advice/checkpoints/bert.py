@@ -19,7 +19,7 @@ MODEL_TYPES = ("bert", "roberta", "xlm-roberta")
 def layout(settings: Settings, tensors: Iterable[str]) -> Layout:
     """Where attention is kept."""
     names = Names(tensors, "encoder.layer.0.attention.self.query.weight")
-    kind, d_model, heads = settings.text("model_type"), settings.whole("hidden_size", 768), heads_of(settings, default=12)
+    kind, d_model, heads = settings.text("model_type"), settings.width("hidden_size", 768), heads_of(settings, default=12)
     d_key = max(1, d_model // heads)
     eps = settings.number("layer_norm_eps", 1e-12, least=0.0)
     positions = settings.text("position_embedding_type", "absolute")

@@ -19,10 +19,10 @@ MODEL_TYPES = ("deepseek_v2", "deepseek_v3")
 def layout(settings: Settings, tensors: Iterable[str]) -> Layout:
     """Where attention is kept."""
     names = Names(tensors, "layers.0.self_attn.kv_a_proj_with_mqa.weight")
-    kind, d_model, heads = settings.text("model_type"), settings.whole("hidden_size"), heads_of(settings)
-    still, turning = settings.whole("qk_nope_head_dim", 128), settings.whole("qk_rope_head_dim", 64)
-    values, kv_rank = settings.whole("v_head_dim", 128), settings.whole("kv_lora_rank", 512)
-    q_rank = settings.whole("q_lora_rank") if settings.has("q_lora_rank") else None
+    kind, d_model, heads = settings.text("model_type"), settings.width("hidden_size"), heads_of(settings)
+    still, turning = settings.width("qk_nope_head_dim", 128), settings.width("qk_rope_head_dim", 64)
+    values, kv_rank = settings.width("v_head_dim", 128), settings.width("kv_lora_rank", 512)
+    q_rank = settings.width("q_lora_rank") if settings.has("q_lora_rank") else None
     eps = settings.number("rms_norm_eps", 1e-6, least=0.0)
     d_key = still + turning
     pairs = settings.flag("rope_interleave", True) or kind == "deepseek_v2"

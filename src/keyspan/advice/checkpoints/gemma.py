@@ -21,11 +21,11 @@ HEADS = {"gemma": (16, 16)}  # query and key heads where a config leaves them ou
 def layout(settings: Settings, tensors: Iterable[str]) -> Layout:
     """Where attention is kept."""
     names = Names(tensors, "layers.0.self_attn.q_proj.weight")
-    kind, d_model = settings.text("model_type"), settings.whole("hidden_size")
+    kind, d_model = settings.text("model_type"), settings.width("hidden_size")
     usual = HEADS.get(kind, (8, 4))
     heads = heads_of(settings, default=usual[0])
     kv_heads = kv_heads_of(settings, heads, default=usual[1])
-    d_key = settings.whole("head_dim", 256)
+    d_key = settings.width("head_dim", 256)
     eps = settings.number("rms_norm_eps", 1e-6, least=0.0)
     scale = d_key**-0.5 if kind == "gemma" else settings.number("query_pre_attn_scalar", 256.0, least=1e-6) ** -0.5
     capped = kind == "gemma2" and settings.values.get("attn_logit_softcapping", 50.0) is not None

@@ -14,7 +14,7 @@ MODEL_TYPES = ("gpt2",)
 def layout(settings: Settings, tensors: Iterable[str]) -> Layout:
     """Where attention is kept."""
     names = Names(tensors, "h.0.attn.c_attn.weight")
-    d_model, heads = settings.whole("n_embd", 768), heads_of(settings, "n_head", 12)
+    d_model, heads = settings.width("n_embd", 768), heads_of(settings, "n_head", 12)
     d_key = max(1, d_model // heads)
     eps = settings.number("layer_norm_epsilon", 1e-5, least=0.0)
 

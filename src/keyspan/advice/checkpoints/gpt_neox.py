@@ -15,7 +15,7 @@ MODEL_TYPES = ("gpt_neox",)
 def layout(settings: Settings, tensors: Iterable[str]) -> Layout:
     """Where attention is kept."""
     names = Names(tensors, "layers.0.attention.query_key_value.weight")
-    d_model, heads = settings.whole("hidden_size"), heads_of(settings)
+    d_model, heads = settings.width("hidden_size"), heads_of(settings)
     d_key = max(1, d_model // heads)
     eps = settings.number("layer_norm_eps", 1e-5, least=0.0)
     rule = rope_rule(settings)

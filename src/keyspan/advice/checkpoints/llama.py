@@ -18,9 +18,9 @@ MODEL_TYPES = ("llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qw
 def layout(settings: Settings, tensors: Iterable[str]) -> Layout:
     """Where attention is kept."""
     names = Names(tensors, "layers.0.self_attn.q_proj.weight")
-    kind, d_model, heads = settings.text("model_type"), settings.whole("hidden_size"), heads_of(settings)
+    kind, d_model, heads = settings.text("model_type"), settings.width("hidden_size"), heads_of(settings)
     kv_heads = kv_heads_of(settings, heads)
-    d_key = settings.whole("head_dim", 128 if kind == "qwen3" else max(1, d_model // heads))
+    d_key = settings.width("head_dim", 128 if kind == "qwen3" else max(1, d_model // heads))
     eps = settings.number("rms_norm_eps", 1e-6, least=0.0)
     turning = rotary(settings, width=d_key)
     longest = settings.whole("max_position_embeddings", 2048)

@@ -71,8 +71,8 @@ def layout(path: str | Path, config: Settings) -> Layout:
     heads = model.whole("heads", most=MOST_HEADS)
     kv_heads = model.whole("kv_heads", heads, most=MOST_HEADS)
     require(heads % kv_heads == 0, f"`kv_heads` divides `heads` in `{name}`", f"{kv_heads} and {heads}", "Check them.")
-    d_model = model.whole("d_model")
-    d_key = model.whole("d_key", max(1, d_model // heads))
+    d_model = model.width("d_model")
+    d_key = model.width("d_key", max(1, d_model // heads))
     turning = _rotary(tables, name, d_key)
     scores = Settings(tables.get("scores", {}), name)
 

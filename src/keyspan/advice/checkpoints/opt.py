@@ -18,9 +18,9 @@ EPS = 1e-5  # not in the config: torch's own
 def layout(settings: Settings, tensors: Iterable[str]) -> Layout:
     """Where attention is kept."""
     names = Names(tensors, "layers.0.self_attn.q_proj.weight")
-    d_model, heads = settings.whole("hidden_size", 768), heads_of(settings, default=12)
+    d_model, heads = settings.width("hidden_size", 768), heads_of(settings, default=12)
     d_key = max(1, d_model // heads)
-    narrow = settings.whole("word_embed_proj_dim", d_model)
+    narrow = settings.width("word_embed_proj_dim", d_model)
     first = settings.flag("do_layer_norm_before", True)
     plain = not settings.flag("layer_norm_elementwise_affine", True)
 

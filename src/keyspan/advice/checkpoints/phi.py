@@ -16,9 +16,9 @@ def layout(settings: Settings, tensors: Iterable[str]) -> Layout:
     """Where attention is kept."""
     fused = settings.text("model_type") == "phi3"
     names = Names(tensors, f"layers.0.self_attn.{'qkv_proj' if fused else 'q_proj'}.weight")
-    d_model, heads = settings.whole("hidden_size"), heads_of(settings)
+    d_model, heads = settings.width("hidden_size"), heads_of(settings)
     kv_heads = kv_heads_of(settings, heads)
-    d_key = settings.whole("head_dim", max(1, d_model // heads))
+    d_key = settings.width("head_dim", max(1, d_model // heads))
     eps = settings.number("rms_norm_eps" if fused else "layer_norm_eps", 1e-5, least=0.0)
     turning = _turning(settings, d_key, 1.0 if fused else 0.5)
 

@@ -11,6 +11,7 @@ from keyspan.files.paths import shown
 MOST = 2**24  # of anything that is counted
 MOST_LAYERS = 2**12
 MOST_HEADS = 2**14
+MOST_WIDTH = 2**17  # of hidden states, of heads, of latents
 
 
 class Settings:
@@ -30,6 +31,10 @@ class Settings:
         if type(value) is not int or not least <= value <= most:
             self._refuse(key, f"a whole number from {least} to {most}", value)
         return value
+
+    def width(self, key: str, default: int | None = None) -> int:
+        """A whole number that something is wide."""
+        return self.whole(key, default, most=MOST_WIDTH)
 
     def number(self, key: str, default: float | None = None, *, least: float | None = None) -> float:
         """A finite number, at least `least`."""

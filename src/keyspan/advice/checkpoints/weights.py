@@ -37,7 +37,7 @@ class LoadedNorm:
         """Normalised along the last axis."""
         centred = x - x.mean(axis=-1, keepdims=True) if self.plan.kind == "layer" else x
         size = np.sqrt(np.mean(centred * centred, axis=-1, keepdims=True) + self.plan.eps)
-        return np.asarray(centred / size * self.gain + self.bias)
+        return np.asarray(centred / np.where(size > 0, size, 1.0) * self.gain + self.bias)
 
 
 @dataclass(frozen=True, eq=False)
