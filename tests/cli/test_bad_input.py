@@ -285,11 +285,8 @@ def write_checkpoints(root: Path) -> None:
     for name in ("bad-json", "bad-index", "bad-path", "bad-shard", "bad-header"):
         save(root / name, config, tensors)
     (root / "bad-json" / "config.json").write_text('{"model_type": ')
-    indices: dict[str, dict[str, str]] = {
-        "bad-index": {},
-        "bad-path": {"a": "../up.safetensors"},
-        "bad-shard": dict.fromkeys(tensors, "gone.safetensors"),
-    }
+    indices: dict[str, dict[str, str]] = {"bad-index": {}, "bad-path": {"a": "../up.safetensors"}}
+    indices["bad-shard"] = dict.fromkeys(tensors, "gone.safetensors")
     for name, files in indices.items():
         (root / name / "model.safetensors.index.json").write_text(json.dumps({"weight_map": files}))
     (root / "bad-header" / "model.safetensors").write_bytes(b"\xff" * 64)

@@ -165,16 +165,11 @@ def audited(folder: Path, part: str) -> None:
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small checkpoint in two shards, with a mapping, pairs of words and a vocabulary."""
-    sizes: dict[str, Any] = {
-        "hidden_size": 8,
-        "num_attention_heads": 2,
-        "num_key_value_heads": 2,
-        "head_dim": 4,
-        "vocab_size": 12,
-    }
-    rope: dict[str, Any] = {"rope_scaling": {"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 16}}
+    sizes: dict[str, Any] = {"hidden_size": 8, "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 4}
+    sizes |= {"vocab_size": 12, "num_hidden_layers": 1}
+    rope = {"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 16}
     folder = tmp_path_factory.mktemp("fuzz") / "model"
-    save(folder, *llama(num_hidden_layers=1, **sizes, **rope), shards=2)
+    save(folder, *llama(rope_scaling=rope, **sizes), shards=2)
     (folder / "mapping.toml").write_bytes(MAPPING)
     (folder / "pairs.csv").write_text("a,b\nc,d\nb,c\n")
     (folder / "tokenizer.json").write_text('{"model": {"vocab": {"a": 0, "b": 3, "c": 5, "d": 11}}, "added_tokens": []}')
