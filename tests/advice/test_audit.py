@@ -192,6 +192,20 @@ def test_a_trained_model_knows_capitals(minilm: tuple[Audit, float]) -> None:
     assert relations is not None and relations.heads[head].f1 > 3 * relations.heads[head].f1_high
 
 
+def test_the_documents_say_what_is_found(minilm: tuple[Audit, float]) -> None:
+    """The table of the page, number by number."""
+    text = (Path(__file__).resolve().parents[2] / "docs" / "audit.md").read_text("utf-8")
+    rows = [row.strip("| ").split(" | ") for row in text.splitlines() if row.startswith("| layer ")]
+    found = minilm[0]
+    assert [row[0] for row in rows] == [f"layer {layer} head {head}" for layer, head in found.found]
+    for row, (layer, head) in zip(rows, found.found, strict=True):
+        relations = found.layers[layer].relations
+        assert relations is not None
+        one = relations.heads[head]
+        said = [one.f1, one.f1_low, one.f1_high, one.precision]
+        assert [float(word) for word in " ".join(row[1:]).replace("to", "").split()] == pytest.approx(said, abs=0.0051)
+
+
 # --- the answer ----------------------------------------------------------------------------------------------------
 
 
