@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from keyspan.evidence.cells import Cell
+from keyspan.papers.figures import Figure
 from keyspan.papers.measured import Curves, Measured, Point
-from keyspan.papers.sweeps import Figure, Size, Sweep
+from keyspan.papers.sweeps import Size, Sweep
 
 
 def cell(items: int, d_model: int, key_budget: int | None, heads: int = 1, **more: Any) -> Cell:
@@ -42,7 +43,7 @@ def found(
         sweep=sweep,
         cells=tuple(cells),
         curves=tuple(lines),
-        failed_sizes=frozenset(failed),
+        failed_cells=frozenset(failed),
         run_ids=frozenset({"r1", "r2"}),
         trained=frozenset({"r2"}),
     )

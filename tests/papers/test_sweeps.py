@@ -7,8 +7,9 @@ from tests.files.refusals import refused
 
 from keyspan.evidence.store import open_store
 from keyspan.papers import adler
+from keyspan.papers.figures import TIERS, choose
 from keyspan.papers.reproduce import plan
-from keyspan.papers.sweeps import TIERS, Sweep, beyond_reach, choose, grid, heads_near, questions
+from keyspan.papers.sweeps import Sweep, beyond_reach, grid, heads_near, questions
 from keyspan.problems.relations import Relations
 from keyspan.runners.estimate import estimate
 from keyspan.runners.questions import default_heads, relations_question

@@ -16,8 +16,8 @@ from tests.papers.made import cell, curves, found
 from keyspan.evidence.cells import read_cells
 from keyspan.papers.measured import Measured
 from keyspan.theory.bounds import gardner_load, heads_needed, law
-from keyspan.views import adler
-from keyspan.views.adler_draw import DRAWINGS, draw_figure
+from keyspan.views import adler, drawings
+from keyspan.views.adler_draw import DRAWINGS
 
 LINES = {1: {8: 0.1, 16: 0.3}, 2: {8: 0.2, 16: 0.6, 32: 1.0}, 4: {16: 0.5, 32: 0.9, 64: 1.0}}
 CELLS = [
@@ -134,6 +134,10 @@ def test_what_less_than_exact_saves() -> None:
 
 
 # --- the files -----------------------------------------------------------------------------------------------------
+
+
+def draw_figure(found: Measured, folder: Path, paper: str) -> list[Path]:
+    return drawings.draw_figure(DRAWINGS[found.figure.name].info(found), found.figure.name, folder, paper)
 
 
 @pytest.mark.parametrize("name", DRAWINGS)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from keyspan.attention.instrument import ALIGN, Arrays, Params, dtype_of, next_power_of_two, round_up
+from keyspan.attention.instrument import ALIGN, Arrays, Params, Static, dtype_of, next_power_of_two, round_up
 from keyspan.attention.losses import PAIR_LOSSES
 from keyspan.errors import BadInput
 from keyspan.problems import Batch
@@ -42,7 +42,7 @@ class ChannelBatch:
     closed: torch.Tensor | None
 
 
-class ChannelBucket:
+class ChannelBucket(Static):
     """Channels of one shape, `heads` and `d_key` padded to powers of two.
 
     Padded key and model dimensions are zeros in both W_Q and W_K, whose gradient stays zero; a padded head is left out of

@@ -30,7 +30,11 @@ class Bucket(Protocol):
 
     What a member's bits are depends on its own spec alone: it is padded to sizes fixed by that spec, alone or in
     company, and every operation treats the members' slots independently.
+
+    static: every step looks at the same batch, so `turn` need not be called
     """
+
+    static: bool
 
     def init(self, runs: Sequence[Run]) -> Params:
         """Initial weights, drawn from each run's weights id: `draw` of each, put in `place` together."""
@@ -46,6 +50,28 @@ class Bucket(Protocol):
 
     def load(self, batch: Batch, runs: Sequence[Run]) -> Any:
         """Put what a problem's `batch` stacked on the device, padded."""
+        ...
+
+    def memory(self, runs: Sequence[Run]) -> Params:
+        """What members carry along beside their parameters (the best weights so far, how far a library has grown).
+
+        Tensors with a leading member axis; they are kept in checkpoints, cut and joined with the members.
+        """
+        ...
+
+    def turn(self, batch: Any, memory: Params, steps: Sequence[int]) -> None:
+        """Put before every member what it sees at its own step, in place. steps: (members,), taken so far
+
+        Called before every step, outside a captured graph, so it may do anything but give tensors another place.
+        """
+        ...
+
+    def look(self, params: Params, batch: Any, memory: Params, steps: Sequence[int]) -> None:
+        """Whenever members are looked at: note in `memory`, in place, what they shall carry along."""
+        ...
+
+    def kept(self, params: Params, memory: Params) -> Params:
+        """The weights that members leave with: the last ones, unless `memory` holds others."""
         ...
 
     def value_and_grad(self, params: Params, batch: Any, *, value: bool = True) -> tuple[torch.Tensor | None, Params]:
@@ -71,6 +97,26 @@ class Bucket(Protocol):
     def join(self, batch: Any, other: Any) -> Any:
         """Two loaded batches as one, the members of `other` last."""
         ...
+
+
+class Static:
+    """The parts of a `Bucket` whose members look at one batch at every step and carry nothing along."""
+
+    static: bool = True
+
+    def memory(self, runs: Sequence[Run]) -> Params:
+        """Nothing."""
+        return {}
+
+    def turn(self, batch: Any, memory: Params, steps: Sequence[int]) -> None:
+        """The batch stays as it is."""
+
+    def look(self, params: Params, batch: Any, memory: Params, steps: Sequence[int]) -> None:
+        """Nothing is noted."""
+
+    def kept(self, params: Params, memory: Params) -> Params:
+        """The last weights."""
+        return params
 
 
 def dtype_of(arithmetic: str, device: torch.device) -> torch.dtype:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from keyspan.attention.instrument import ALIGN, Arrays, Params, dtype_of, round_up
+from keyspan.attention.instrument import ALIGN, Arrays, Params, Static, dtype_of, round_up
 from keyspan.errors import BadInput
 from keyspan.problems import Batch
 from keyspan.problems.dichotomies import Dichotomies
@@ -31,7 +31,7 @@ class LinearBatch:
     real: torch.Tensor
 
 
-class LinearBucket:
+class LinearBucket(Static):
     """Linear units of one dimension and one padded number of examples. `L` as `reference.squared_hinge`, `.logistic`."""
 
     def __init__(self, runs: Sequence[Run], loss: str, init_scale: float, bias: float, device: torch.device) -> None:

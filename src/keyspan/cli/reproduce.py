@@ -42,33 +42,32 @@ def reproduce(
 
 def _print(data: dict[str, Any], result: Any) -> None:
     from keyspan.cli import show
-    from keyspan.views.adler import cell_table_info
 
     out = show.console()
     for one in result.figures:
-        if one.figure.name == "fig5":
-            info = cell_table_info(one)
-            rows = [[m, *[" ".join(info.text(m, d)) for d in info.widths]] for m in info.items]
-            title = "fig5: D_K* with its 95% range, over items (rows) and d_model (columns)"
-            out.print(show.table(title, ["items", *map(str, info.widths)], rows, left=0))
-        else:
+        printed = result.infos[one.figure.name].printed()
+        if printed is None:
             out.print(f"{one.figure.name}: {result.shown[one.figure.name]['words']}")
+        else:
+            title, columns, rows = printed
+            out.print(show.table(f"{one.figure.name}: {title}", columns, rows, left=0))
     marks = {True: "holds", False: "fails", None: "cannot be said"}
     rows = [
-        [c["id"], show.number(c["measured"], 2), f"{c['test']} {_bound(c['threshold'])}", marks[c["holds"]], c["claim"]]
+        [c["id"], show.number(c["measured"], 2), f"{c['test']} {show.bound(c['threshold'])}", marks[c["holds"]], c["claim"]]
         for c in data["claims"]
     ]
     if rows:
         out.print(show.table("Claims", ["id", "measured", "holds if", "verdict", "claim"], rows, left=5))
     for reason in dict.fromkeys(c["reason"] for c in data["claims"] if c["reason"]):
         out.print(f"cannot be said: {reason}")
-    for (items, d_model), why in dict(gone for one in result.figures for gone in one.sweep.left_out).items():
-        show.note(f"left out: m {items}, d {d_model}: {why}")
+    gone = {", ".join(f"{k} {v}" for k, v in left.items() if k != "reason"): left["reason"] for left in _left_out(data)}
+    for cell, why in gone.items():
+        show.note(f"left out: {cell}: {why}")
     counted = f"{data['done']} of {data['cells']} cells done, {data['failed']} with failed members"
     out.print(
         f"{data['figure']} at tier {data['tier']}: {counted}; trained now {data['trained_now']} of {len(data['run_ids'])}"
     )
 
 
-def _bound(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float | int) else " and ".join(f"{v:g}" for v in value)
+def _left_out(data: dict[str, Any]) -> list[dict[str, Any]]:
+    return [left for one in data["figures"] for left in one["left_out"]]

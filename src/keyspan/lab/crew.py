@@ -9,25 +9,30 @@ import hashlib
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 import torch
 
 from keyspan.attention import kernels
-from keyspan.attention.channel import ChannelBucket
 from keyspan.attention.instrument import Arrays, Bucket, Params
-from keyspan.attention.linear import LinearBucket
 from keyspan.errors import BadInput
 from keyspan.lab.checkpoints import Saved
 from keyspan.lab.host import Case, Control, Finished, Member
 from keyspan.lab.judge import judge
 from keyspan.lab.optimizers import Optimizer, State, make_optimizer
 from keyspan.lab.recipes import Recipe
-from keyspan.specs import Channel, LinearUnit, Run
+from keyspan.specs import Channel, Run
 from keyspan.verdict import Status, Verdict
 
 SAVING_SHARE = 0.05  # of a crew's time that checkpoints may take
+OWN = "own."  # before the names of what an instrument's members carry along, among the optimiser's state
+BUCKETS = {  # by family of the instrument
+    "channel": "keyspan.attention.channel:ChannelBucket",
+    "linear-unit": "keyspan.attention.linear:LinearBucket",
+}
+FUSED = "keyspan.attention.kernels.channel:FusedChannelBucket"
 
 
 def recipe_of(run: Run) -> Recipe:
@@ -46,15 +51,12 @@ def kernel_of(run: Run, device: torch.device) -> str:
 def make_bucket(runs: Sequence[Run], device: torch.device) -> Bucket:
     """The instrument of these members, which share a bucket: the fused channel where it can run."""
     recipe = recipe_of(runs[0])
-    kinds: dict[type, type[ChannelBucket] | type[LinearBucket]] = {Channel: ChannelBucket, LinearUnit: LinearBucket}
-    kind = kinds.get(type(runs[0].instrument))
-    if kind is None:
-        raise BadInput(f"An instrument must be one of channel|linear-unit, but got {runs[0].instrument.family}.")
-    if kernel_of(runs[0], device) == "triton":
-        from keyspan.attention.kernels.channel import FusedChannelBucket
-
-        kind = FusedChannelBucket
-    return kind(runs, recipe.loss, recipe.init_scale, recipe.bias, device)
+    name = BUCKETS.get(runs[0].instrument.family)
+    if name is None:
+        raise BadInput(f"An instrument must be one of {'|'.join(BUCKETS)}, but got {runs[0].instrument.family}.")
+    module, _, kind = (FUSED if kernel_of(runs[0], device) == "triton" else name).partition(":")
+    made: Bucket = getattr(import_module(module), kind)(runs, recipe.loss, recipe.init_scale, recipe.bias, device)
+    return made
 
 
 def optimizer_of(run: Run, phase: int, device: torch.device) -> Optimizer:
@@ -117,7 +119,18 @@ class Crew:
         drawn = [m.drawn for m in members if m.drawn]
         params = self.bucket.place(drawn) if len(drawn) == len(members) else self.bucket.init([m.run for m in members])
         lost = torch.zeros(len(members), dtype=torch.bool, device=self.device)
-        return params, self.optimizer.start(params) | {"lost": lost}
+        own = {OWN + k: v for k, v in self.bucket.memory([m.run for m in members]).items()}
+        return params, self.optimizer.start(params) | own | {"lost": lost}
+
+    @property
+    def _memory(self) -> Params:
+        """What the members carry along for their instrument; the tensors themselves."""
+        return {k[len(OWN) :]: v for k, v in self.state.items() if k.startswith(OWN)}
+
+    @property
+    def _taken(self) -> list[int]:
+        """Steps that each member has taken."""
+        return [self.step - begun for begun in self.begun]
 
     def _stack(self, trees: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
         return {k: torch.stack([t[k] for t in trees]).to(self.device) for k in trees[0]}
@@ -132,6 +145,8 @@ class Crew:
     def advance(self) -> None:
         """One step of every member."""
         look = (self.step + 1) % self.stopping.check_every == 0
+        if not self.bucket.static:
+            self.bucket.turn(self.batch, self._memory, self._taken)
         if self._warm and not look and self.optimizer.captures:
             if self._graph is None:
                 self._graph = self._captured()
@@ -187,8 +202,9 @@ class Crew:
         if self.step + self.phase == 0 or not self.looking:
             return
         if self.step > 0 and self.step % self.stopping.check_every == 0:
-            self._leave(self.state["lost"], self.params)
+            self._leave(self.state["lost"], self.params, kept=False)
             if self.runs:
+                self.bucket.look(self.params, self.batch, self._memory, self._taken)
                 self._retire_clear()
         if self.runs:
             self._retire_over()
@@ -213,7 +229,8 @@ class Crew:
         if self.phase + 1 == len(self.recipe.phases):
             self._leave(leave, params)
             return
-        state = optimizer_of(self.runs[0], self.phase + 1, self.device).start(params) | {"lost": self.state["lost"]}
+        carried = {k: v for k, v in self.state.items() if k == "lost" or k.startswith(OWN)}
+        state = optimizer_of(self.runs[0], self.phase + 1, self.device).start(params) | carried
         for i, run in enumerate(self.runs):
             if over[i]:
                 own, its = ({k: v[i].clone() for k, v in tree.items()} for tree in (params, state))
@@ -231,10 +248,14 @@ class Crew:
         self.begun += [self.step] * len(runs)
         self._graph, self._warm = None, False
 
-    def _leave(self, leave: torch.Tensor, params: Params) -> None:
-        """Take what the judge needs of the members that leave; the others close ranks."""
+    def _leave(self, leave: torch.Tensor, params: Params, *, kept: bool = True) -> None:
+        """Take what the judge needs of the members that leave; the others close ranks.
+
+        kept: with the weights that their instrument kept for them, which a member that has diverged does not get
+        """
         going = torch.nonzero(leave).flatten().tolist()
         if going:
+            params = self.bucket.kept(params, self._memory) if kept else params
             self.left += [self._case(member, params) for member in going]
             self._keep(~leave)
 
@@ -253,7 +274,9 @@ class Crew:
 
         def decide() -> Finished:
             finite = all(np.isfinite(v).all() for v in answers.values())
-            verdict = judge(instance, dict(answers), certify=certify) if finite else Verdict(status=Status.DIVERGED)
+            verdict = Verdict(status=Status.DIVERGED)
+            if finite:
+                verdict = judge(instance, dict(answers), certify=certify, instrument=run.instrument)
             known = {
                 "instance": instance.digest,
                 "load": instance.load,

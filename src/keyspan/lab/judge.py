@@ -14,24 +14,31 @@ from keyspan.errors import BadInput, require
 from keyspan.lab.channels import judge_channel as judge_channel
 from keyspan.problems.dichotomies import DichotomyInstance
 from keyspan.problems.relations import RelationInstance
+from keyspan.specs import Spec
 from keyspan.verdict import Status, Verdict
 
 CERTIFIED = 1e-7  # a residual below this proves that no unit vector separates with a larger margin
 
 
 @singledispatch
-def judge(instance: Any, answers: dict[str, Any], *, certify: bool = False) -> Verdict:
-    """What these weights hold of this problem. certify: a failure to fit must be proven, else it is `unconverged`"""
+def judge(instance: Any, answers: dict[str, Any], *, certify: bool = False, instrument: Spec | None = None) -> Verdict:
+    """What these weights hold of this problem.
+
+    certify: a failure to fit must be proven, else it is `unconverged`    instrument: what the weights are weights of,
+    where they alone do not say it
+    """
     raise BadInput(f"The judge must know the problem, but got {type(instance).__name__}.")
 
 
 @judge.register
-def _(instance: RelationInstance, answers: dict[str, Any], *, certify: bool = False) -> Verdict:
+def _(instance: RelationInstance, answers: dict[str, Any], *, certify: bool = False, instrument: Spec | None = None) -> Verdict:
     return judge_channel(instance, answers["w_query"], answers["w_key"], float(answers["bias"]))
 
 
 @judge.register
-def _(instance: DichotomyInstance, answers: dict[str, Any], *, certify: bool = False) -> Verdict:
+def _(
+    instance: DichotomyInstance, answers: dict[str, Any], *, certify: bool = False, instrument: Spec | None = None
+) -> Verdict:
     """Fitted when every y_t x_t . w > 0. If not, Gordan's alternative is tried as a proof that no w is.
 
     With a_t = max(0, 1 - y_t x_t . w) >= 0 and r = |sum a_t y_t x_t| / sum a_t, any unit u has

@@ -9,7 +9,12 @@ paper: m 128 to 4096, m/d 1 to 32, for a GPU, trained in bf16 (cells measured in
 
 from __future__ import annotations
 
-from keyspan.papers.sweeps import TIERS, Figure, Size, Sweep, beyond_reach, grid
+from keyspan.papers.adler_checks import CHECKS
+from keyspan.papers.adler_intervals import INTERVALS
+from keyspan.papers.adler_statistics import STATISTICS
+from keyspan.papers.figures import TIERS, Figure, Paper
+from keyspan.papers.measured import measured
+from keyspan.papers.sweeps import Size, Sweep, beyond_reach, grid, questions
 
 PAPER = "adler"
 DIAGONAL = 8  # m / d of fig4
@@ -74,3 +79,16 @@ def figures() -> dict[str, Figure]:
         ("targets", "What less than exact recovery saves", _targets),
     )
     return {name: Figure(name, title, {tier: sweep(tier) for tier in TIERS}) for name, title, sweep in kinds}
+
+
+def paper() -> Paper:
+    """The paper as the laboratory knows it."""
+    return Paper(
+        PAPER,
+        figures(),
+        lambda figure, tier, seed: questions(figure.tiers[tier], seed),
+        measured,
+        STATISTICS,
+        INTERVALS,
+        CHECKS,
+    )

@@ -1,29 +1,22 @@
 """Claims as data (`claims.toml`), the statistics they are tested on, and what a figure's measurements say of them.
 
 A claim holds, fails, or cannot be said: where too few cells or seeds were measured, or where a member failed. Every
-statistic is a function of what one figure measured, and knows no threshold.
+statistic is a function of what one figure measured, or of theory alone, and knows no threshold.
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib import resources
-from itertools import combinations
 from typing import Any
 
 from keyspan.errors import BadInput
-from keyspan.evidence.cells import Cell
-from keyspan.evidence.fits import LawFit, fit_law
-from keyspan.papers.measured import Curves, Measured
+from keyspan.papers.figures import Found, Paper
 
-FIT_CELLS = 6  # below, a fit of two parameters says nothing
-SHARE_CELLS = 2  # below, a share of cells or pairs says nothing
-DIAGONAL_CELLS = 3  # below, two ends are no trend
 SEEDS = 3  # below, a point is no evidence: the tier `smoke` shows that everything works, and decides nothing
-LOW_F1 = 0.5  # where a curve begins to rise
 
 TESTS: dict[str, Callable[[float, Any], bool]] = {
     ">=": lambda value, threshold: value >= threshold,
@@ -35,41 +28,86 @@ TESTS: dict[str, Callable[[float, Any], bool]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """A claim of a paper and how it is tested. figures: which of them can decide it    expected: by the paper"""
+    """A claim of a paper and how it is tested.
+
+    source: where the paper says it    figures: which of them can decide it, the best first    theory: decided by
+    computing alone    why: what is missing to decide it here, then `proxy` comes nearest    interval: of the statistic
+    power: what the check can tell apart    expected: by the paper
+    """
 
     id: str
     paper: str
-    figures: tuple[str, ...]
+    source: str
     claim: str
     statistic: str
     test: str
     threshold: float | tuple[float, float]
+    interval: str
+    power: str
     expected: str
+    figures: tuple[str, ...] = ()
+    theory: bool = False
+    why: str | None = None
+    proxy: str | None = None
+
+    def holds(self, value: float) -> bool:
+        """Whether the statistic meets the test."""
+        return TESTS[self.test](value, self.threshold)
+
+    def about(self) -> dict[str, Any]:
+        """The claim as JSON data."""
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
 
 
 @dataclass(frozen=True)
 class Judged:
-    """A claim with the statistic measured. holds: None where it cannot be said, then `reason` says why"""
+    """A claim with the statistic measured. holds: None where it cannot be said, then `reason` says why
+
+    low, high: the statistic's 95% interval, None where it has none
+    """
 
     claim: Claim
     figure: str
     tier: str
     measured: float | None
+    low: float | None
+    high: float | None
     holds: bool | None
     reason: str | None
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON data."""
-        about = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self.claim).items() if k != "figures"}
-        found = {"figure": self.figure, "tier": self.tier, "measured": self.measured, "holds": self.holds}
-        return about | found | {"reason": self.reason}
+        about = {k: v for k, v in self.claim.about().items() if k not in ("figures", "theory", "why", "proxy")}
+        found = {"figure": self.figure, "tier": self.tier, "measured": self.measured, "low": self.low, "high": self.high}
+        return about | found | {"holds": self.holds, "reason": self.reason}
 
 
 @cache
-def load(paper: str) -> tuple[Claim, ...]:
-    """The claims of a paper, checked: known test and statistic, ids that are unique."""
-    text = resources.files("keyspan.papers").joinpath("claims.toml").read_text("utf-8")
-    return tuple(claim for claim in read(text) if claim.paper == paper)
+def every() -> tuple[Claim, ...]:
+    """All claims of all papers, in the order of the file."""
+    return tuple(read(resources.files("keyspan.papers").joinpath("claims.toml").read_text("utf-8")))
+
+
+def load(paper: Paper) -> tuple[Claim, ...]:
+    """The claims of a paper that its figures or checks can decide, refused if they are tested on nothing known."""
+    mine = tuple(claim for claim in every() if claim.paper == paper.name and decidable(claim, paper))
+    check_statistics((c for c in mine if not c.theory), paper.statistics)
+    check_statistics((c for c in mine if c.theory), paper.checks)
+    return mine
+
+
+def decidable(claim: Claim, paper: Paper) -> bool:
+    """Whether the paper, as far as it is built, has what decides the claim."""
+    return claim.theory or any(figure in paper.figures for figure in claim.figures)
+
+
+def check_statistics(claims: Iterable[Claim], statistics: Mapping[str, Any]) -> None:
+    """Refuse a claim that is tested on nothing known."""
+    for claim in claims:
+        if claim.statistic not in statistics:
+            raise BadInput(
+                f"The claim `{claim.id}` must have a known statistic, but got {claim.statistic!r}. Correct the file."
+            )
 
 
 def read(text: str) -> list[Claim]:
@@ -82,15 +120,25 @@ def read(text: str) -> list[Claim]:
             f"Claims must be tables [[claims]] with the fields of a claim, but got {error}. Correct the file."
         ) from None
     for claim in claims:
-        pair = isinstance(claim.threshold, tuple)
-        if claim.test not in TESTS or claim.statistic not in STATISTICS or pair != (claim.test == "between"):
-            raise BadInput(
-                f"The claim `{claim.id}` must have a known test and statistic, but got "
-                f"{claim.statistic!r} {claim.test!r} {claim.threshold!r}. Correct the file."
-            )
+        _check(claim)
     if len({claim.id for claim in claims}) < len(claims):
         raise BadInput("The ids of claims must be unique, but got one twice. Correct the file.")
     return claims
+
+
+def _check(claim: Claim) -> None:
+    pair = isinstance(claim.threshold, tuple)
+    if claim.test not in TESTS or pair != (claim.test == "between"):
+        raise BadInput(
+            f"The claim `{claim.id}` must have a known test with its threshold, but got "
+            f"{claim.test!r} {claim.threshold!r}. Correct the file."
+        )
+    ways = [name for name in ("figures", "theory", "why") if getattr(claim, name)]
+    if len(ways) != 1:
+        raise BadInput(
+            f"The claim `{claim.id}` must have one of `figures`, `theory` and `why`, but got {' and '.join(ways) or 'none'}. "
+            "Correct the file."
+        )
 
 
 def _claim(row: dict[str, Any]) -> Claim:
@@ -98,189 +146,29 @@ def _claim(row: dict[str, Any]) -> Claim:
     return Claim(**fields)
 
 
-def judge(found: Measured, paper: str) -> list[Judged]:
+def judge(found: Found, paper: Paper) -> list[Judged]:
     """Every claim that this figure can decide."""
-    return [_judge(claim, found) for claim in load(paper) if found.figure.name in claim.figures]
+    return [judge_one(claim, found, paper) for claim in load(paper) if found.figure.name in claim.figures]
 
 
-def _judge(claim: Claim, found: Measured) -> Judged:
-    value = None if found.failed_sizes else STATISTICS[claim.statistic](found)
-    if found.failed_sizes:
-        reason: str | None = f"{len(found.failed_sizes)} cells have members without a number"
+def judge_one(claim: Claim, found: Found, paper: Paper) -> Judged:
+    """What a figure, as measured, says of a claim."""
+    value = None if found.failed_cells else paper.statistics[claim.statistic](found)
+    if found.failed_cells:
+        reason: str | None = f"{len(found.failed_cells)} cells have members without a number"
     elif value is None:
         reason = "too few cells of this tier decide it"
-    elif found.sweep.seeds < SEEDS:
-        reason = f"{found.sweep.seeds} seeds a point are too few to decide it; take a larger tier"
+    elif found.seeds < SEEDS:
+        reason = f"{found.seeds} seeds a point are too few to decide it; take a larger tier"
     else:
         reason = None
-    holds = None if value is None or reason else TESTS[claim.test](value, claim.threshold)
-    return Judged(claim, found.figure.name, found.tier, value, holds, reason)
+    interval = paper.intervals.get(claim.statistic)
+    low, high = (None, None) if value is None or interval is None else interval(found) or (None, None)
+    holds = None if value is None or reason else claim.holds(value)
+    return Judged(claim, found.figure.name, found.tier, value, low, high, holds, reason)
 
 
-# ----------------------------------------------------------------------------------------------- F1 against D_K
-
-
-def threshold_width(found: Measured) -> float | None:
-    """Over cells, the largest of (smallest D_K with F1 at the target) / (largest D_K before it with F1 below 0.5)."""
-    return _most([_width(curves) for curves in found.curves])
-
-
-def _width(curves: Curves) -> float | None:
-    best = _best(curves)
-    if best is None:
-        return None
-    heads, reach = best
-    below = [p.key_budget for p in curves.of(heads) if p.key_budget < reach and (p.mean or 0.0) < LOW_F1]
-    return reach / max(below) if below else None
-
-
-def threshold_place(found: Measured) -> float | None:
-    """Over cells, the largest factor between the D_K where F1 crosses the target, for the best heads, and the law."""
-    return _most([_place(curves) for curves in found.curves])
-
-
-def _place(curves: Curves) -> float | None:
-    reached = [where for heads in curves.heads if (where := curves.crossing(heads)) is not None]
-    return max(min(reached) / curves.law, curves.law / min(reached)) if reached else None
-
-
-def one_head_deficit(found: Measured) -> float | None:
-    """Over cells with m > d, the least of (F1 of several - F1 of one head) at the smallest D_K where several reach it.
-
-    One head of width d holds nothing more at a larger D_K: there its largest budget counts.
-    """
-    return _least([_deficit(curves) for curves in found.curves if curves.items > curves.d_model])
-
-
-def _deficit(curves: Curves) -> float | None:
-    best = _best(curves, fewest=2)
-    if best is None:
-        return None
-    several = next(p.mean for p in curves.of(best[0]) if p.key_budget == best[1])
-    one = [p.mean for p in curves.of(1) if p.key_budget <= best[1]]
-    return None if not one or one[-1] is None or several is None else several - one[-1]
-
-
-def _best(curves: Curves, fewest: int = 1) -> tuple[int, int] | None:
-    """(heads, D_K) of the smallest budget that reaches the target, with at least so many heads."""
-    reached = [(reach, heads) for heads in curves.heads if heads >= fewest and (reach := curves.reach(heads)) is not None]
-    return (min(reached)[1], min(reached)[0]) if reached else None
-
-
-# ------------------------------------------------------------------------------------------------- heads
-
-
-def several_share_compressed(found: Measured) -> float | None:
-    """Share of the cells with m > d where several heads reach the target at a strictly smaller D_K than one."""
-    return _share(c.several_beat_one for c in _reached(found) if c.items > c.d_model)
-
-
-def one_share_uncompressed(found: Measured) -> float | None:
-    """Share of the cells with m <= d where no number of heads beats one."""
-    return _share(not c.several_beat_one for c in _reached(found) if c.items <= c.d_model)
-
-
-def heads_rise_with_items(found: Measured) -> float | None:
-    """Share of the pairs of cells with one d where the larger m has at least as many heads; 0 if it never has more."""
-    cells = _reached(found)
-    return _rising([(a, b) for a, b in combinations(sorted(cells, key=lambda c: c.items), 2) if a.d_model == b.d_model])
-
-
-def heads_rise_with_less_width(found: Measured) -> float | None:
-    """Share of the pairs of cells with one m where the smaller d has at least as many heads; 0 if it never has more."""
-    cells = _reached(found)
-    return _rising([(a, b) for a, b in combinations(sorted(cells, key=lambda c: -c.d_model), 2) if a.items == b.items])
-
-
-def _rising(pairs: Sequence[tuple[Cell, Cell]]) -> float | None:
-    return _ordered([(a.heads or 0, b.heads or 0) for a, b in pairs])
-
-
-def diagonal_growth(found: Measured) -> float | None:
-    """D_K* / law at the largest m of the diagonal over the same at the smallest, of three cells or more."""
-    ratios = [c.ratio for c in sorted(_reached(found), key=lambda c: c.items) if c.ratio]
-    return ratios[-1] / ratios[0] if len(ratios) >= DIAGONAL_CELLS else None
-
-
-def _ordered(pairs: Sequence[tuple[int, int]]) -> float | None:
-    """Share of the pairs (first, second) with first <= second; 0 where none has first < second."""
-    share = _share(a <= b for a, b in pairs)
-    return share if share is None or any(a < b for a, b in pairs) else 0.0
-
-
-# --------------------------------------------------------------------------------------------------- the law
-
-
-def law_r2(found: Measured) -> float | None:
-    """R^2 of ln D_K* under D_K* = c m' ln m' / d."""
-    fitted = law_of(found)
-    return None if fitted is None else fitted.fit.r2
-
-
-def law_exponent(found: Measured) -> float | None:
-    """s of D_K* = c (m' ln m' / d)^s."""
-    fitted = law_of(found)
-    return None if fitted is None or fitted.exponent is None else fitted.exponent.estimate
-
-
-def log_gain(found: Measured) -> float | None:
-    """Held-out error of c m' / d over that of c m' ln m' / d."""
-    fitted = law_of(found)
-    if fitted is None or not fitted.fit.mape_held_out:
-        return None
-    without = next(rival for rival in fitted.rivals if rival.model == "no-log").mape_held_out
-    return None if without is None else without / fitted.fit.mape_held_out
-
-
-def ratio_spread(found: Measured) -> float | None:
-    """Largest D_K* / law over smallest."""
-    ratios = [c.ratio for c in _reached(found) if c.ratio]
-    return max(ratios) / min(ratios) if len(ratios) >= FIT_CELLS else None
-
-
-def law_of(found: Measured) -> LawFit | None:
-    """The law fitted to a figure's cells, where there are enough."""
-    known = [cell for cell in _reached(found) if not cell.cut_short]
-    return fit_law(found.at(0.99)) if len(known) >= FIT_CELLS else None
-
-
-# ------------------------------------------------------------------------------------------------------ helpers
-
-
-def _reached(found: Measured) -> list[Cell]:
-    return [cell for cell in found.at(0.99) if cell.key_budget is not None]
-
-
-def _share(holds: Iterable[bool | None]) -> float | None:
-    known = [bool(h) for h in holds if h is not None]
-    return sum(known) / len(known) if len(known) >= SHARE_CELLS else None
-
-
-def _most(values: Sequence[float | None]) -> float | None:
-    """The largest, if every cell has one."""
-    known = [v for v in values if v is not None]
-    return max(known) if known and len(known) == len(values) else None
-
-
-def _least(values: Sequence[float | None]) -> float | None:
-    known = [v for v in values if v is not None]
-    return min(known) if known and len(known) == len(values) else None
-
-
-STATISTICS: dict[str, Callable[[Measured], float | None]] = {
-    f.__name__: f
-    for f in (
-        threshold_width,
-        threshold_place,
-        one_head_deficit,
-        several_share_compressed,
-        one_share_uncompressed,
-        heads_rise_with_items,
-        heads_rise_with_less_width,
-        diagonal_growth,
-        law_r2,
-        law_exponent,
-        log_gain,
-        ratio_spread,
-    )
-}
+def compute(claim: Claim, paper: Paper) -> Judged:
+    """What theory alone says of a claim. What is computed has no interval but itself."""
+    value = float(paper.checks[claim.statistic]())
+    return Judged(claim, "theory", "", value, value, value, claim.holds(value), None)

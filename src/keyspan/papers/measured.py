@@ -1,12 +1,14 @@
-"""What a figure's questions came to: cells and curves, the data that claims are tested on and figures are drawn from."""
+"""What questions about relations came to: cells and curves, which claims are tested on and figures are drawn from."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from keyspan.evidence.cells import Cell, cell_of
-from keyspan.papers.sweeps import Figure, Size, Sweep
+from keyspan.papers.figures import Figure
+from keyspan.papers.sweeps import Size, Sweep
 from keyspan.problems import graphs
 from keyspan.problems.relations import Relations
 from keyspan.runners.driver import Outcome
@@ -80,24 +82,31 @@ class Curves:
 
 @dataclass(frozen=True)
 class Measured:
-    """A figure at a tier, measured. cells: one for every cell and target    curves: of fig1    sizes: cells asked
-
-    failed_sizes: cells with a member that has no number    run_ids: the members it rests on    trained: by this call
-    """
+    """A figure at a tier, measured (a `papers.figures.Found`). cells: one for every cell and target    curves: of fig1"""
 
     figure: Figure
     tier: str
     sweep: Sweep
     cells: tuple[Cell, ...]
     curves: tuple[Curves, ...]
-    failed_sizes: frozenset[Size]
+    failed_cells: frozenset[Size]
     run_ids: frozenset[str]
     trained: frozenset[str]
 
     @property
-    def sizes(self) -> tuple[Size, ...]:
+    def seeds(self) -> int:
+        """Instances a point."""
+        return self.sweep.seeds
+
+    @property
+    def cells_asked(self) -> tuple[Size, ...]:
         """The (m, d) it measures."""
         return self.sweep.cells
+
+    @property
+    def left_out(self) -> tuple[Mapping[str, Any], ...]:
+        """The (m, d) of the grid that it does not measure, and why."""
+        return tuple({"items": m, "d_model": d, "reason": why} for (m, d), why in self.sweep.left_out)
 
     def at(self, target: float) -> list[Cell]:
         """The cells of one target."""
@@ -115,7 +124,7 @@ def measured(figure: Figure, tier: str, asked: Sequence[Question], outcomes: Seq
         sweep=figure.tiers[tier],
         cells=tuple(cells),
         curves=tuple(curves),
-        failed_sizes=frozenset(failed),
+        failed_cells=frozenset(failed),
         run_ids=frozenset(p.run.run_id for o in outcomes for p in o.answer.probes),
         trained=frozenset(run_id for o in outcomes for run_id in o.trained),
     )

@@ -9,13 +9,12 @@ from typing import Any
 import keyspan
 from keyspan.errors import BadInput, shown
 from keyspan.papers import adler, claims
-from keyspan.papers.measured import Measured, measured
-from keyspan.papers.sweeps import Figure, Size, choose, questions
+from keyspan.papers.figures import Figure, Found, Paper, choose
 from keyspan.runners.driver import Outcome
 from keyspan.specs import Question, canonical
 
 SCHEMA = 1
-PAPERS: Mapping[str, Callable[[], dict[str, Figure]]] = {adler.PAPER: adler.figures}
+PAPERS: Mapping[str, Callable[[], Paper]] = {adler.PAPER: adler.paper}
 Answerer = Callable[[list[Question]], Sequence[Outcome]]
 
 
@@ -24,7 +23,7 @@ class Plan:
     """Figures chosen, with the questions of each and all of them together, each once."""
 
     name: str
-    paper: str
+    paper: Paper
     tier: str
     figures: tuple[tuple[Figure, tuple[Question, ...]], ...]
 
@@ -36,31 +35,36 @@ class Plan:
 
 def plan(name: str, tier: str, seed: int = 0) -> Plan:
     """What `adler` or `adler:fig3` asks at a tier. seed: which set of instances"""
-    paper = name.partition(":")[0] if isinstance(name, str) else ""
-    if paper not in PAPERS:
-        known = ", ".join(p if not f else f"{p}:{f}" for p in PAPERS for f in ("", *PAPERS[p]()))
+    wanted = name.partition(":")[0] if isinstance(name, str) else ""
+    if wanted not in PAPERS:
+        known = ", ".join(p if not f else f"{p}:{f}" for p in PAPERS for f in ("", *PAPERS[p]().figures))
         raise BadInput(f"What to reproduce must be one of {known}, but got {shown(name)}. Choose one.")
-    chosen = choose(paper, PAPERS[paper](), name, tier)
-    return Plan(name, paper, tier, tuple((f, tuple(questions(f.tiers[tier], seed))) for f in chosen))
+    paper = PAPERS[wanted]()
+    chosen = choose(paper.name, paper.figures, name, tier)
+    return Plan(name, paper, tier, tuple((f, tuple(paper.questions(f, tier, seed))) for f in chosen))
 
 
 @dataclass(frozen=True)
 class Reproduced:
-    """Figures measured and their claims judged. shown: by figure, the data drawn, its summary, and the files"""
+    """Figures measured and their claims judged.
+
+    shown: by figure, the data drawn, its summary, and the files    infos: by figure, the data as objects
+    """
 
     plan: Plan
-    figures: tuple[Measured, ...]
+    figures: tuple[Found, ...]
     shown: Mapping[str, Mapping[str, Any]]
+    infos: Mapping[str, Any]
 
     @property
     def failed(self) -> int:
         """Cells with a member that has no number; a cell of several figures counts once."""
-        return len(set[Size]().union(*(figure.failed_sizes for figure in self.figures)))
+        return len(set[Any]().union(*(figure.failed_cells for figure in self.figures)))
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON of `keyspan reproduce`: totals over the figures, then each of them."""
         each = [self._figure(found) for found in self.figures]
-        cells = len({size for found in self.figures for size in found.sizes})
+        cells = len({cell for found in self.figures for cell in found.cells_asked})
         totals = {"cells": cells, "done": cells - self.failed, "failed": self.failed}
         run_ids = sorted(set[str]().union(*(found.run_ids for found in self.figures)))
         trained = set[str]().union(*(found.trained for found in self.figures))
@@ -69,23 +73,22 @@ class Reproduced:
         once = [judged[claim.id] for claim in claims.load(self.plan.paper) if claim.id in judged]
         return head | totals | {"claims": once, "figures": each, "run_ids": run_ids, "trained_now": len(trained)}
 
-    def _figure(self, found: Measured) -> dict[str, Any]:
-        cells, failed = len(found.sizes), len(found.failed_sizes)
+    def _figure(self, found: Found) -> dict[str, Any]:
+        cells, failed = len(found.cells_asked), len(found.failed_cells)
         return {
-            "figure": f"{self.plan.paper}:{found.figure.name}",
+            "figure": f"{self.plan.paper.name}:{found.figure.name}",
             "title": found.figure.title,
             "cells": cells,
             "done": cells - failed,
             "failed": failed,
             "claims": [judged.to_dict() for judged in claims.judge(found, self.plan.paper)],
-            "left_out": [{"items": m, "d_model": d, "reason": why} for (m, d), why in found.sweep.left_out],
+            "left_out": [dict(gone) for gone in found.left_out],
         } | dict(self.shown.get(found.figure.name, {}))
 
 
-def carry_out(chosen: Plan, answer: Answerer) -> tuple[Measured, ...]:
+def carry_out(chosen: Plan, answer: Answerer) -> tuple[Found, ...]:
     """Answer all questions of a plan together and read every figure's data off them."""
     asked = chosen.questions
     outcomes = dict(zip((canonical(q.to_json()) for q in asked), answer(asked), strict=True))
-    return tuple(
-        measured(figure, chosen.tier, qs, [outcomes[canonical(q.to_json())] for q in qs]) for figure, qs in chosen.figures
-    )
+    read = chosen.paper.measured
+    return tuple(read(figure, chosen.tier, qs, [outcomes[canonical(q.to_json())] for q in qs]) for figure, qs in chosen.figures)

@@ -1,18 +1,16 @@
-"""Sweeps as data: which cells a figure measures at a tier, and the questions they turn into."""
+"""Sweeps of relations as data: which cells a figure measures at a tier, and the questions they turn into."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 
-from keyspan.errors import BadInput, shown
 from keyspan.problems.relations import Relations
 from keyspan.runners.questions import default_heads, relations_question
 from keyspan.specs import Arm, Question
 from keyspan.theory.bounds import heads_needed, law
 
-TIERS = ("smoke", "short", "paper")
 Size = tuple[int, int]  # (items, d_model), Adler's (m, d)
 
 
@@ -33,26 +31,6 @@ class Sweep:
     near: bool = False
     arithmetic: str = "fp32"
     left_out: tuple[tuple[Size, str], ...] = ()
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A figure of a paper: what it shows, and its sweep at every tier."""
-
-    name: str
-    title: str
-    tiers: dict[str, Sweep]
-
-
-def choose(paper: str, figures: dict[str, Figure], name: str, tier: str) -> list[Figure]:
-    """The figures that `adler` or `adler:fig1` names, or `BadInput` with the list of those there are."""
-    wanted, _, figure = name.partition(":")
-    known = f"{paper}, " + ", ".join(f"{paper}:{f}" for f in figures)
-    if wanted != paper or (":" in name and figure not in figures):
-        raise BadInput(f"What to reproduce must be one of {known}, but got {name!r}. Choose one.")
-    if tier not in TIERS:
-        raise BadInput(f"`--tier` must be {'|'.join(TIERS)}, but got {shown(tier)}. Choose one.")
-    return [figures[figure]] if figure else list(figures.values())
 
 
 def grid(items: Sequence[int], ratios: Sequence[int]) -> tuple[Size, ...]:
@@ -87,7 +65,13 @@ def heads_near(items: int, d_model: int) -> tuple[int, ...]:
 
 def questions(sweep: Sweep, seed: int = 0) -> list[Question]:
     """The questions of a sweep, one for every cell and target, or one for every cell's curves."""
-    return [q for size in sweep.cells for q in (_curves(sweep, size, seed) if sweep.curves else _searches(sweep, size, seed))]
+    return list(_questions(sweep, seed))
+
+
+@lru_cache(maxsize=64)  # figures share sweeps, and a question names every budget it allows
+def _questions(sweep: Sweep, seed: int) -> tuple[Question, ...]:
+    ask = _curves if sweep.curves else _searches
+    return tuple(q for size in sweep.cells for q in ask(sweep, size, seed))
 
 
 def _searches(sweep: Sweep, size: Size, seed: int) -> list[Question]:

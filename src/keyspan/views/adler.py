@@ -10,10 +10,11 @@ from typing import Any
 
 from keyspan.evidence.cells import Cell
 from keyspan.evidence.fits import LawFit
-from keyspan.papers.claims import law_of
+from keyspan.papers.adler_statistics import above_line, law_of
 from keyspan.papers.measured import Curves, Measured
 from keyspan.papers.sweeps import Size
 from keyspan.theory.bounds import gardner_load
+from keyspan.views.drawings import Data
 from keyspan.views.figures import CurvePoint, ThresholdCurves, mean_interval
 
 TARGET = 0.99
@@ -21,14 +22,6 @@ TARGET = 0.99
 
 def _names(cells: Sequence[Cell]) -> str:
     return f"{len(cells)} cells" if len(cells) != 1 else "1 cell"
-
-
-class Data:
-    """What the data of a figure share."""
-
-    def facts(self) -> dict[str, Any]:
-        """What the figure comes to, in a few numbers."""
-        return {}
 
 
 # ---------------------------------------------------------------------------------------------------------- fig1
@@ -231,6 +224,11 @@ class CellTable(Data):
         """The data of the figure, for the CSV beside it: what `keyspan fit law --from` reads."""
         return [cell.to_row() for cell in self.cells]
 
+    def printed(self) -> tuple[str, list[str], list[list[Any]]]:
+        """The table itself."""
+        rows = [[m, *[" ".join(self.text(m, d)) for d in self.widths]] for m in self.items]
+        return "D_K* with its 95% range, over items (rows) and d_model (columns)", ["items", *map(str, self.widths)], rows
+
 
 def cell_table_info(found: Measured) -> CellTable:
     """All cells by m and d."""
@@ -284,11 +282,6 @@ class HeadMap(Data):
             | {"several_beat_one": cell.several_beat_one, "clear": cell.clear, "above_gardner_line": above_line(cell)}
             for cell in self.cells
         ]
-
-
-def above_line(cell: Cell) -> bool:
-    """Whether P(m', 1) > d^2: one head cannot hold the cell at any width (conjectured)."""
-    return gardner_load(cell.edges, cell.items, 1) > cell.d_model**2
 
 
 def head_map_info(found: Measured) -> HeadMap:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from keyspan.evidence.cells import Cell
-from keyspan.papers.measured import Measured
 from keyspan.views import adler
-from keyspan.views.figures import COLOURS, MARKERS, draw_threshold_curves, save_panels
+from keyspan.views.drawings import Drawing
+from keyspan.views.figures import COLOURS, MARKERS, draw_threshold_curves
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -282,16 +280,6 @@ def draw_target_costs(info: adler.TargetCosts, axes: list[Axes]) -> None:
 # ------------------------------------------------------------------------------------------------------ all of them
 
 
-@dataclass(frozen=True)
-class Drawing:
-    """How a figure is made: its data, its picture, and how large it is, in inches, given the data."""
-
-    info: Callable[[Measured], Any]
-    draw: Callable[[Any, list[Axes]], None]
-    size: Callable[[Any], tuple[float, float]] = lambda info: (6.8, 3.4)
-    panels: Callable[[Any], int] = lambda info: 1
-
-
 DRAWINGS: dict[str, Drawing] = {
     "fig1": Drawing(
         adler.curve_panels_info,
@@ -310,11 +298,3 @@ DRAWINGS: dict[str, Drawing] = {
     "map": Drawing(adler.head_map_info, draw_head_map, lambda info: (6.8, 3.8)),
     "targets": Drawing(adler.target_costs_info, draw_target_costs, lambda info: (max(5.2, 2.4 + 0.55 * len(info.sizes)), 3.0)),
 }
-
-
-def draw_figure(found: Measured, folder: Path, paper: str) -> list[Path]:
-    """Draw one figure to FOLDER/PAPER-NAME.svg, .png and .csv. returns: the paths"""
-    drawing = DRAWINGS[found.figure.name]
-    info = drawing.info(found)
-    stem = folder / f"{paper}-{found.figure.name}"
-    return save_panels(info, drawing.draw, stem, size=drawing.size(info), panels=drawing.panels(info))

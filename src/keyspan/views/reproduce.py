@@ -8,10 +8,10 @@ from typing import Any
 
 from keyspan.errors import BadInput, shown
 from keyspan.files.paths import check_writable
-from keyspan.papers.measured import Measured
+from keyspan.papers.figures import Found
 from keyspan.papers.reproduce import Answerer, Plan, Reproduced, carry_out, plan
 from keyspan.runners.lab import Lab, lab_or_default
-from keyspan.views.adler_draw import DRAWINGS, draw_figure
+from keyspan.views.drawings import draw_figure, drawing_of
 
 DEFAULT_FOLDER = Path("figures")
 
@@ -42,11 +42,12 @@ def carry_out_and_draw(chosen: Plan, answer: Answerer, out: Path | None) -> Repr
     if out is not None:
         check_writable(out, "--out")
     found = carry_out(chosen, answer)
-    return Reproduced(chosen, found, {one.figure.name: _shown(one, out, chosen.paper) for one in found})
+    infos = {one.figure.name: drawing_of(chosen.paper.name, one.figure.name).info(one) for one in found}
+    shown = {one.figure.name: _shown(one, infos[one.figure.name], out, chosen.paper.name) for one in found}
+    return Reproduced(chosen, found, shown, infos)
 
 
-def _shown(found: Measured, out: Path | None, paper: str) -> dict[str, Any]:
+def _shown(found: Found, info: Any, out: Path | None, paper: str) -> dict[str, Any]:
     """A figure's data as in its CSV, what they come to, and the files drawn."""
-    info = DRAWINGS[found.figure.name].info(found)
-    files = [str(path) for path in draw_figure(found, out, paper)] if out else []
+    files = [str(path) for path in draw_figure(info, found.figure.name, out, paper)] if out else []
     return {"words": info.alt_text, "summary": info.facts(), "data": info.rows(), "files": files}
