@@ -82,7 +82,8 @@ def test_what_is_not_reached_is_no_number(table: Table) -> None:
     never = replace(
         table, lines=tuple(replace(x, points=tuple(replace(p, budget=None) for p in x.points)) for x in table.lines)
     )
-    assert never.ratio("QK-norm", "budget") is None and never.lines[0].best("budget") is None
+    assert never.ratio("QK-norm", "budget") is None and never.ratio_ends("MQA", "budget") is None
+    assert never.lines[0].best("budget") is None
     info = drawing_of("modern", "heads").info(never)
     assert "not reached" in info.alt_text and all(row["key_budget"] is None for row in info.rows())
 
@@ -93,6 +94,8 @@ def test_claims_are_judged(table: Table) -> None:
     holds = {j.claim.id: j.holds for j in claims.judge(table, paper())}
     assert holds["modern-norm-free"] is False and holds["modern-rotary-costs"] is True
     assert holds["modern-int8-free"] is True and holds["modern-int4-halves"] is True
+    (norm,) = (j for j in claims.judge(table, paper()) if j.claim.id == "modern-norm-free")
+    assert norm.low is not None and norm.high is not None and norm.low <= (norm.measured or 0) <= norm.high
     failed = replace(table, lines=(replace(table.lines[0], failed=1), *table.lines[1:]))
     assert failed.failed_cells == {("plain", CELL)}
     assert {j.holds for j in claims.judge(failed, paper())} == {None}

@@ -9,14 +9,14 @@ key budget, the fewest parameters and the smallest key cache are all found, each
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from keyspan.attention.shapes import Heads
 from keyspan.lab.crossing import Crossing
-from keyspan.papers.figures import TIERS, Figure, Paper, Statistic
+from keyspan.papers.figures import TIERS, Figure, Interval, Paper, Statistic
 from keyspan.problems import graphs
 from keyspan.problems.placed import Placed
 from keyspan.problems.relations import Relations
@@ -26,6 +26,7 @@ from keyspan.specs import Arm, Question
 from keyspan.theory.bounds import law
 
 PAPER = "modern"
+Ends = tuple[float, float, float]  # low, estimate, high
 Size = tuple[int, int, int]  # (items, d_model, targets of an item)
 KEYS = ("plain", "GQA", "MQA", "MLA")  # how lines begin that say how keys are made: what several targets may change
 
@@ -181,8 +182,17 @@ class Line:
 
     def least(self, what: str) -> float | None:
         """The smallest `budget`, `parameters` or `cache_bits`."""
+        ends = self.ends(what)
+        return None if ends is None else ends[1]
+
+    def ends(self, what: str) -> Ends | None:
+        """That, between the ends of its interval: all three grow as the budget does. An open end is the estimate."""
         best = self.best(what)
-        return None if best is None else float(getattr(best, what))
+        if best is None or best.budget is None:
+            return None
+        value = float(getattr(best, what))
+        low, high = (value if end is None else value * end / best.budget for end in (best.low, best.high))
+        return low, value, high
 
 
 @dataclass(frozen=True)
@@ -230,14 +240,26 @@ class Table:
 
         Only cells with one target an item count: the others are there to be looked at.
         """
-        found = []
+        pairs = self._pairs(name, what)
+        return None if pairs is None else max(mine[1] / plain[1] for mine, plain in pairs)
+
+    def ratio_ends(self, name: str, what: str) -> tuple[float, float] | None:
+        """That ratio from the ends of the intervals, whichever way they make it smallest and largest; over cells, as it is."""
+        pairs = self._pairs(name, what)
+        if pairs is None:
+            return None
+        return max(mine[0] / plain[2] for mine, plain in pairs), max(mine[2] / plain[0] for mine, plain in pairs)
+
+    def _pairs(self, name: str, what: str) -> list[tuple[Ends, Ends]] | None:
+        """What a kind and plain heads need at least, with the ends of their intervals, cell by cell."""
+        pairs = []
         for size in (size for size in self.plan.cells if size[2] == 1):
             mine, plain = self.line(name, size), self.line("plain", size)
-            one, other = mine and mine.least(what), plain and plain.least(what)
-            if not one or not other:
+            one, other = (None if line is None else line.ends(what) for line in (mine, plain))
+            if one is None or other is None:
                 return None
-            found.append(one / other)
-        return max(found, default=None)
+            pairs.append((one, other))
+        return pairs or None
 
 
 def measured(figure: Figure, tier: str, asked: Sequence[Question], outcomes: Sequence[Outcome]) -> Table:
@@ -279,27 +301,38 @@ def _point(kind: Kind, size: Size, heads: int, crossing: Crossing) -> Point:
 # ------------------------------------------------------------------------------------------------------ statistics
 
 
-def _cost(name: str, what: str) -> Callable[[Table], float | None]:
-    def of(found: Table) -> float | None:
-        return found.ratio(name, what)
-
-    of.__doc__ = f"The smallest {what} of `{name}` over that of plain heads; over cells, the largest."
-    return of
-
-
-STATISTICS: Mapping[str, Statistic] = {
-    "norm_budget": _cost("QK-norm", "budget"),
-    "cap_budget": _cost("soft cap 50", "budget"),
-    "shared_cache": _cost("MQA", "cache_bits"),
-    "grouped_cache": _cost("GQA, 4 a key head", "cache_bits"),
-    "latent_cache": _cost("MLA, latent of 4 d_key", "cache_bits"),
-    "rotary_budget": _cost("rotary", "budget"),
-    "int8_budget": _cost("keys int8 after training", "budget"),
-    "int4_cache": _cost("keys int4 in training", "cache_bits"),
+COSTS = {  # by statistic: the smallest `what` of a kind over that of plain heads; over cells, the largest
+    "norm_budget": ("QK-norm", "budget"),
+    "cap_budget": ("soft cap 50", "budget"),
+    "shared_cache": ("MQA", "cache_bits"),
+    "grouped_cache": ("GQA, 4 a key head", "cache_bits"),
+    "latent_cache": ("MLA, latent of 4 d_key", "cache_bits"),
+    "rotary_budget": ("rotary", "budget"),
+    "int8_budget": ("keys int8 after training", "budget"),
+    "int4_cache": ("keys int4 in training", "cache_bits"),
 }
+
+
+def _cost(name: str, what: str) -> Statistic:
+    return lambda found: found.ratio(name, what)
+
+
+def _ends(name: str, what: str) -> Interval:
+    return lambda found: found.ratio_ends(name, what)
+
+
+STATISTICS: Mapping[str, Statistic] = {statistic: _cost(*cost) for statistic, cost in COSTS.items()}
+INTERVALS: Mapping[str, Interval] = {statistic: _ends(*cost) for statistic, cost in COSTS.items()}
 
 
 def paper() -> Paper:
     """Our own question, as the laboratory knows it."""
     figure = Figure("heads", "What attention in use today needs, against plain heads", {tier: PLANS[tier] for tier in TIERS})
-    return Paper(name=PAPER, figures={figure.name: figure}, questions=questions, measured=measured, statistics=STATISTICS)
+    return Paper(
+        name=PAPER,
+        figures={figure.name: figure},
+        questions=questions,
+        measured=measured,
+        statistics=STATISTICS,
+        intervals=INTERVALS,
+    )
