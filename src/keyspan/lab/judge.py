@@ -16,6 +16,7 @@ from keyspan.errors import BadInput, require
 from keyspan.lab.channels import judge_channel as judge_channel
 from keyspan.lab.heads import judge_heads
 from keyspan.lab.placed import judge_placed
+from keyspan.lab.retention import with_retention
 from keyspan.problems.dichotomies import DichotomyInstance
 from keyspan.problems.placed import PlacedInstance
 from keyspan.problems.relations import RelationInstance
@@ -39,7 +40,8 @@ def judge(instance: Any, answers: dict[str, Any], *, certify: bool = False, inst
 def _(instance: RelationInstance, answers: dict[str, Any], *, certify: bool = False, instrument: Spec | None = None) -> Verdict:
     if isinstance(instrument, Heads):
         return judge_heads(instance, instrument, answers)
-    return judge_channel(instance, answers["w_query"], answers["w_key"], float(answers["bias"]))
+    verdict = judge_channel(instance, answers["w_query"], answers["w_key"], float(answers["bias"]))
+    return with_retention(verdict, instance, answers) if verdict.measured and "batch" in answers else verdict
 
 
 @judge.register
