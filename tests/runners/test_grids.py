@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from keyspan.errors import BadInput
-from keyspan.files.toml import parse_toml
+from keyspan.files.documents import parse_toml
 from keyspan.runners.grids import Grids, read_grids
 
 

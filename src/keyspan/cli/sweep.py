@@ -69,12 +69,12 @@ def _read(name: str | None) -> Sweep:
     from keyspan.evidence.store import open_store
     from keyspan.evidence.sweeps import Journal
     from keyspan.files.paths import name_of, reading
-    from keyspan.files.toml import MOST
+    from keyspan.files.documents import TOML_LIMIT
     from keyspan.runners.sweeps import begun_sweep, read_sweep
 
     contents = asking.lab().contents
     if name is not None and (name.endswith(".toml") or Path(name).is_file()):
-        with reading(name, MOST) as (handle, _):
+        with reading(name, TOML_LIMIT) as (handle, _):
             data = handle.read()
         return read_sweep(data, name_of(name), Path(name).absolute().parent, current.seed, contents)
     with open_store(current.store, read_only=True, missing_ok=True) as store:

@@ -14,7 +14,7 @@ from keyspan.evidence.record import head
 from keyspan.evidence.store import Store, open_store
 from keyspan.evidence.sweeps import Begun, Journal
 from keyspan.files.contents import Contents
-from keyspan.files.toml import parse_toml
+from keyspan.files.documents import parse_toml
 from keyspan.lab.agenda import Agenda
 from keyspan.runners import driver
 from keyspan.runners.driver import Outcome

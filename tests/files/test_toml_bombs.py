@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.files.refusals import refused
 
-from keyspan.files.toml import DEEPEST, DOTS, MOST, parse_toml, read_toml
+from keyspan.files.documents import DEEPEST, DOTS, TOML_LIMIT, parse_toml, read_toml
 
 
 def test_a_document_is_read(tmp_path: Path) -> None:
@@ -21,7 +21,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     refused(lambda: read_toml(tmp_path / "none.toml"), "a file that exists")
     (tmp_path / "empty.toml").touch()
     refused(lambda: read_toml(tmp_path / "empty.toml"), "empty file")
-    (tmp_path / "large.toml").write_bytes(b"#" * (MOST + 1))
+    (tmp_path / "large.toml").write_bytes(b"#" * (TOML_LIMIT + 1))
     refused(lambda: read_toml(tmp_path / "large.toml"), "at most")
 
 
@@ -39,7 +39,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
         b"x = " + b"{a=" * 5_000,
         b"x = " + b"[" * (DEEPEST + 1) + b"]" * (DEEPEST + 1),
         b".".join([b"a"] * (DEEPEST + 2)) + b" = 1",
-        b".".join([b"a"] * (MOST // 2 - 10)) + b" = 1",
+        b".".join([b"a"] * (TOML_LIMIT // 2 - 10)) + b" = 1",
         b"\n".join(b".".join([b"a%d" % i] * DOTS) + b" = 1" for i in range(200)),
         b"[" + b".".join([b"a"] * DOTS) + b"]\n" + b"x = 1\n",
         b"\n".join(b"[[" + b".".join([b"a"] * 300) + b"]]" for _ in range(1000)),
