@@ -21,6 +21,9 @@ WORDS = "FILE.toml | status [NAME] | resume [NAME] | retry [NAME] --failed"
 def sweep(
     words: list[str] = typer.Argument(..., help="A file of cells; or what to do with a sweep that was begun.", metavar=WORDS),
     failed: bool = typer.Option(False, "--failed", help="With retry: train members again that ended without a number."),
+    runner: str = typer.Option("local", help="local (this machine's cores or its GPU) or ray (a cluster)."),
+    address: str | None = typer.Option(None, help="With ray: auto, HOST:6379, ray://HOST:10001 (default: a new cluster here)."),
+    direct: bool = typer.Option(False, "--direct", help="With ray and PostgreSQL: workers write into the store themselves."),
     on_error: str = typer.Option("continue", help="continue|stop: what to do after a member that ended without a number."),
     jobs: int | None = typer.Option(None, help="Worker processes (default: one a core, one for a GPU)."),
     out: Path | None = typer.Option(None, help="Write a row for every cell to this CSV file."),
@@ -48,7 +51,7 @@ def sweep(
         return asking.hand_out(chosen.asked, hand_out)
     if verb == "retry":
         _forget(chosen)
-    swept = _carry_out(chosen, jobs, on_error)
+    swept = _carry_out(chosen, on_error == "stop", jobs=jobs, runner=runner, address=address, direct=direct, on_error=on_error)
     return _say(swept, out)
 
 
@@ -68,8 +71,8 @@ def _read(name: str | None) -> Sweep:
     from keyspan.cli import asking
     from keyspan.evidence.store import open_store
     from keyspan.evidence.sweeps import Journal
-    from keyspan.files.paths import name_of, reading
     from keyspan.files.documents import TOML_LIMIT
+    from keyspan.files.paths import name_of, reading
     from keyspan.runners.sweeps import begun_sweep, read_sweep
 
     contents = asking.lab().contents
@@ -91,14 +94,13 @@ def _forget(chosen: Sweep) -> None:
     show.note(f"{show.counted(len(gone), 'member')} without a number to be trained again")
 
 
-def _carry_out(chosen: Sweep, jobs: int | None, on_error: str) -> Swept:
+def _carry_out(chosen: Sweep, stop: bool, **lab: Any) -> Swept:
     from keyspan.cli import asking
     from keyspan.cli.progress import Bars
     from keyspan.runners.sweeps import carry_out
 
     with Bars() as bars:
-        lab = asking.lab(jobs, watcher=bars, on_error=on_error)
-        return carry_out(chosen, lab, stop_on_failure=on_error == "stop", heard=_counter())
+        return carry_out(chosen, asking.lab(watcher=bars, **lab), stop_on_failure=stop, heard=_counter())
 
 
 def _counter() -> Callable[[Swept], None]:

@@ -20,7 +20,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
@@ -202,55 +202,72 @@ def serve(args: argparse.Namespace) -> int:
         say({"progress": {"run_ids": ids, "step": step, "steps": steps}})
 
     contents = Contents(Path(args.files) if args.files else None)
-    control = Control(
-        contents=contents,
-        checkpoints=Checkpoints(Path(args.checkpoints)) if args.checkpoints else None,
-        stop=stop,
-        notify=tell,
-    )
+    kept = Checkpoints(Path(args.checkpoints)) if args.checkpoints else None
+    control = Control(contents=contents, checkpoints=kept, stop=stop, notify=tell)
+    inbox = Inbox()
+    threading.Thread(target=inbox.read, args=(lines,), daemon=True).start()
+    return serve_shards(inbox, say, args.device, control, contents, Path(args.weights) if args.weights else None)
+
+
+def serve_shards(
+    inbox: Inbox,
+    say: Callable[[dict[str, Any]], bool],
+    device: str,
+    control: Control,
+    contents: Contents,
+    weights: Path | None,
+) -> int:
+    """Train what arrives and tell of it, until nothing more can arrive or somebody says stop. returns: the exit code
+
+    say: passes a message on, and says whether anybody got it. What is `fatal` would befall every other worker, too.
+    """
     try:
-        device = pick_device(args.device)
-    except BadInput as error:  # the driver says it, once, and not every worker
-        say({"error": str(error)})
+        device = pick_device(device)
+    except BadInput as error:
+        say({"error": str(error), "fatal": True})
         return error.exit_code
     say({"ready": device})
-    inbox = _Inbox(lines)
     while True:
         try:
             runs = inbox.wait()
             if runs is None:
                 return 0
             for finished in sail(runs, device, control, more=inbox.more):
-                _keep_weights(finished, Path(args.weights) if args.weights else None)  # a record says that all is done
+                _keep_weights(finished, weights)  # a record says that all is done
                 said = say({"record": record_of(finished, contents).to_json()})
                 if said and control.checkpoints:  # a record that reached nobody is made again from its checkpoint
                     control.checkpoints.drop(finished.run.run_id)
         except KeyspanError as error:
             say({"error": str(error)})
         except OSError as error:
-            say({"error": f"The disk must allow it, but {error}. Check the path, the rights and the space."})
-        if stop():
+            fix = "Check the path, the rights and the space."
+            say({"error": f"The disk must allow it, but {error}. {fix}", "fatal": True})
+        if control.stop():
             return 0
         say({"idle": True})
 
 
-class _Inbox:
-    """Shards as they arrive, read by a thread of its own, so that a fleet at sea can take on more."""
+class Inbox:
+    """Shards as they arrive, put in by another thread, so that a fleet at sea can take on more."""
 
-    def __init__(self, lines: TextIO) -> None:
+    def __init__(self) -> None:
         self._arrived: queue.SimpleQueue[list[Run] | KeyspanError | None] = queue.SimpleQueue()
         self._over = False
-        threading.Thread(target=self._read, args=(lines,), daemon=True).start()
 
-    def _read(self, lines: TextIO) -> None:
+    def read(self, lines: Iterable[str]) -> None:
+        """Shards, a line each; when there are no more, it is over."""
         for line in lines:
-            try:
-                self._arrived.put([Run.from_json(data) for data in json.loads(line)["runs"]])
-            except KeyspanError as error:
-                self._arrived.put(error)
-            except (ValueError, KeyError, TypeError) as error:
-                self._arrived.put(BadInput(f"A shard must be a line of JSON with `runs`, but got {error!r}. Send one."))
+            self.put(line)
         self._arrived.put(None)
+
+    def put(self, line: str) -> None:
+        """A shard, as a line of JSON."""
+        try:
+            self._arrived.put([Run.from_json(data) for data in json.loads(line)["runs"]])
+        except KeyspanError as error:
+            self._arrived.put(error)
+        except (ValueError, KeyError, TypeError) as error:
+            self._arrived.put(BadInput(f"A shard must be a line of JSON with `runs`, but got {error!r}. Send one."))
 
     def _next(self) -> list[Run]:
         found = self._arrived.get()

@@ -169,7 +169,7 @@ class _Bench:
 
     def _keep(self, record: Record) -> Record:
         store, run_id = self.book.store, record.run_id
-        if store.put(record):
+        if run_id in getattr(self.runner, "stored", ()) or store.put(record):
             self.book.trained.add(run_id)
         else:  # somebody was first, and theirs is the one that answers
             record = store.get(run_id) or record

@@ -18,6 +18,7 @@ from keyspan.runners.pool import ON_ERROR
 from keyspan.runners.questions import whole
 from keyspan.specs import Question
 
+RUNNERS = ("local", "ray")
 DEFAULT_STORE = "sqlite:///.keyspan/store.db"
 
 
@@ -33,6 +34,7 @@ class Lab:
     store: URL (default: KEYSPAN_STORE, else a file in the current folder)    device: auto, cpu or cuda    jobs: worker
     processes (default: one a core, one for a GPU)    weights: keep the weights of what is trained in this folder
     watcher: told what happens    on_error: `stop` at a member that fails three times, or record that and `continue`
+    runner: local, or ray: a cluster, at `address`    direct: its workers write into a PostgreSQL store themselves
     """
 
     store: str | None = None
@@ -41,12 +43,16 @@ class Lab:
     weights: str | Path | None = None
     watcher: Watcher | None = None
     on_error: str = "stop"
+    runner: str = "local"
+    address: str | None = None
+    direct: bool = False
 
     def __post_init__(self) -> None:
         for name, value, kinds, example in (
             ("store", self.store, (str,), "sqlite:///lab.db"),
             ("device", self.device, (str,), "cpu"),
             ("weights", self.weights, (str, Path), "weights"),
+            ("address", self.address, (str,), "auto"),
             ("watcher", self.watcher, (Watcher,), "None"),
         ):
             if value is not None and not isinstance(value, kinds):
@@ -54,6 +60,12 @@ class Lab:
                 raise BadInput(f"`{name}` of a Lab must be a {kind}, but got {shown(value)}. Use for example {example}.")
         if self.device not in DEVICES:
             raise BadInput(f"`--device` must be {'|'.join(DEVICES)}, but got {shown(self.device)}. Choose one.")
+        if self.runner not in RUNNERS:
+            raise BadInput(f"`--runner` must be {'|'.join(RUNNERS)}, but got {shown(self.runner)}. Choose one.")
+        if self.runner == "local" and (self.address is not None or self.direct):
+            raise BadInput("`--address` and `--direct` must go with `--runner ray`, but got a local one. Leave them out.")
+        if self.direct and not self.url.startswith("postgresql"):
+            raise BadInput("`--direct` must go with a store in PostgreSQL, which all machines reach. Leave it out.")
         if self.on_error not in ON_ERROR:
             raise BadInput(f"`--on-error` must be {'|'.join(ON_ERROR)}, but got {shown(self.on_error)}. Choose one.")
         if self.jobs is not None:
@@ -82,6 +94,11 @@ class Lab:
         weights = None if self.weights is None else Path(self.weights)
         if weights is not None:
             check_writable(weights, "--weights")
+        if self.runner == "ray":
+            from keyspan.runners.ray import RayRunner
+
+            direct = self.url if self.direct else None
+            return RayRunner(self.address, self.device, self.jobs, self.folder, weights, self.on_error, direct)
         return LocalRunner(self.device, self.jobs, self.folder, weights, self.on_error)
 
     def answer(self, questions: Sequence[Question]) -> list[Outcome]:

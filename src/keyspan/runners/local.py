@@ -59,7 +59,7 @@ class Process(Worker):
     process: subprocess.Popen[str] = field(kw_only=True)
     thread: threading.Thread | None = None
     garbled: str | None = None
-    ready: bool = False
+    heard: bool = False
 
 
 class LocalRunner(Pool[Process]):
@@ -155,13 +155,13 @@ class LocalRunner(Pool[Process]):
     def _hear(self) -> tuple[Process, Message | Fault]:
         worker, message = self._inbox.get()
         if message is not None:
-            worker.ready = True
+            worker.heard = True
             return worker, message
         code = worker.process.wait()
         if worker.garbled is not None:
             why = f"A worker must speak in lines of JSON, but said {worker.garbled}. Nothing else may print there."
             return worker, Fault(why, useless=True)
-        if not worker.holding and not worker.ready:
+        if not worker.holding and not worker.heard:
             return worker, Fault(f"A worker must start, but it ended with exit {code}. See the messages above.", useless=True)
         return worker, Fault(f"the worker ended with exit {code}", memory=code == -signal.SIGKILL)
 

@@ -32,10 +32,14 @@ GPU_SHARDS = 8  # that a GPU's worker holds at once: it knows best what goes tog
 
 @dataclass(eq=False)
 class Worker:
-    """A worker and the members it holds. slot: its place in the pool, which its successor takes over"""
+    """A worker and the members it holds. slot: its place in the pool, which its successor takes over
+
+    ready: whether it may be given something; a process reads it when it is there, an actor may wait for a machine
+    """
 
     slot: int
     holding: dict[str, Run] = field(default_factory=dict)
+    ready: bool = True
 
 
 W = TypeVar("W", bound=Worker)
@@ -130,7 +134,11 @@ class Pool(ABC, Generic[W]):
                 p = message["progress"]
                 progress(p["run_ids"], p["step"], p["steps"])
             elif "error" in message:
-                yield from self._fail(worker, Fault(str(message["error"]), dead=False, asked=True))
+                fault = Fault(str(message["error"]), dead=False, asked=True, useless=bool(message.get("fatal")))
+                yield from self._fail(worker, fault)
+            elif "ready" in message:
+                worker.ready = True
+                self._hand(worker)
             elif "idle" in message:
                 self._hand(worker)
 
@@ -151,7 +159,7 @@ class Pool(ABC, Generic[W]):
     def _hand(self, worker: W) -> None:
         """Give a worker its next shard, if it has none. A GPU's takes some ahead; the only one takes all there are."""
         alone = self._gpu and self.jobs == 1
-        if worker.holding and (not alone or self._is_suspect(worker.holding)):
+        if not worker.ready or (worker.holding and (not alone or self._is_suspect(worker.holding))):
             return
         for _ in range(self._room(alone)):
             shard = self._next(worker)
@@ -193,7 +201,7 @@ class Pool(ABC, Generic[W]):
     def _fail(self, worker: W, fault: Fault) -> Iterator[Record]:
         """A worker did not finish: give its members to others, apart, so that the one that fails is found."""
         held, worker.holding = worker.holding, {}
-        if fault.asked and self.on_error == "stop":
+        if fault.asked and (fault.useless or self.on_error == "stop"):
             raise BadInput(fault.why)
         if fault.dead:
             self._workers.remove(worker)
