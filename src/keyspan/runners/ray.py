@@ -10,6 +10,7 @@ An actor that dies with its process, its node or for want of memory gives its me
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import queue
@@ -44,18 +45,15 @@ class Trainer:
     def __init__(self, device: str, folder: str | None, weights: str | None, store: str | None) -> None:
         for name in ONE_THREAD:  # before torch is imported
             os.environ[name] = "1"
-        from keyspan.lab import worker
-        from keyspan.lab.checkpoints import Checkpoints
-        from keyspan.lab.fleet import Control
-
+        worker = importlib.import_module("keyspan.lab.worker")  # by name: the driver, which reads this too, has no torch
         self._said: queue.Queue[dict[str, Any]] = queue.Queue()
         self._stop = threading.Event()
         self._inbox = worker.Inbox()
         self._contents = _Sent()
         self._store = self._open(store)
-        control = Control(
+        control = worker.Control(
             contents=self._contents,
-            checkpoints=Checkpoints(Path(folder) / "checkpoints") if folder else None,
+            checkpoints=worker.Checkpoints(Path(folder) / "checkpoints") if folder else None,
             stop=self._stop.is_set,
             notify=lambda ids, step, steps: self._tell({"progress": {"run_ids": ids, "step": step, "steps": steps}}),
         )
