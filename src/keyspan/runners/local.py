@@ -84,6 +84,11 @@ class LocalRunner(Pool[Process]):
         self.folder, self.weights = folder, weights
         self._inbox: queue.Queue[tuple[Process, dict[str, Any] | None]] = queue.Queue()
 
+    @property
+    def backlog(self) -> int:
+        """Messages that wait to be heard."""
+        return self._inbox.qsize()
+
     def close(self) -> list[Record]:
         """Stop the workers; they checkpoint what is unfinished. returns: records that finished on the way out"""
         for worker in self._workers:
