@@ -38,7 +38,7 @@ MARK = "<!-- runs in the tests -->"
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 NAME = re.compile(
-    r"`((?:advice|attention|bench|evidence|files|lab|problems|runners|seeds|specs|theory|verdict|views)(?:\.\w+)+)"
+    r"`((?:advice|attention|bench|evidence|files|lab|papers|problems|runners|seeds|specs|theory|verdict|views)(?:\.\w+)+)"
 )
 MODULE = re.compile(r"`([\w/]+\.py)`")
 FIELD_ROW = re.compile(r"^\| ((?:`\w+`(?:, )?)+) \|", re.MULTILINE)
@@ -238,7 +238,8 @@ def test_names_exist(page: Path) -> None:
     for name in NAME.findall(text):
         resolve(name)
     for module in MODULE.findall(text):
-        assert (ROOT / "src" / "keyspan" / module).is_file(), module
+        base = ROOT if module.startswith("tests/") else ROOT / "src" / "keyspan"
+        assert (base / module).is_file(), module
 
 
 def test_every_formula_names_its_function() -> None:

@@ -28,6 +28,7 @@ _WHERE = {
     "construct": "keyspan.advice.construct",
     "design": "keyspan.advice.design",
     "fit": "keyspan.runners.cells",
+    "ledger": "keyspan.papers.ledger",
     "measure": "keyspan.runners.measure",
     "open_store": "keyspan.evidence.store",
     "reproduce": "keyspan.views.reproduce",
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from keyspan.errors import KeyspanError as KeyspanError
     from keyspan.evidence.record import Record as Record
     from keyspan.evidence.store import open_store as open_store
+    from keyspan.papers.ledger import ledger as ledger
     from keyspan.problems import embeddings as embeddings
     from keyspan.problems import graphs as graphs
     from keyspan.problems.dichotomies import Dichotomies as Dichotomies

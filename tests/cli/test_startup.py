@@ -70,6 +70,7 @@ def watched(*argv: str) -> tuple[list[str], str]:
         (*CELL, "--dry-run"),
         ("reproduce", "--help"),
         ("reproduce", "adler:fig4", "--dry-run"),
+        ("ledger", "--json"),
     ],
     ids=" ".join,
 )

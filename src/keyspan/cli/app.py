@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from keyspan.cli import bench, calibrate, certify, construct, design, doctor, fit, measure, options, reproduce, runs
+from keyspan.cli import bench, calibrate, certify, construct, design, doctor, fit, ledger, measure, options, reproduce, runs
 from keyspan.errors import BadInput, KeyspanError, shown
 
 EPILOG = (
@@ -33,6 +33,7 @@ app.add_typer(measure.app, name="measure")
 app.command("calibrate")(calibrate.calibrate)
 app.add_typer(fit.app, name="fit")
 app.command("reproduce")(reproduce.reproduce)
+app.command("ledger")(ledger.ledger)
 app.add_typer(runs.app, name="runs")
 app.command("bench")(bench.bench)
 app.command("doctor")(doctor.doctor)

@@ -53,7 +53,7 @@ def _print(data: dict[str, Any], result: Any) -> None:
             out.print(show.table(f"{one.figure.name}: {title}", columns, rows, left=0))
     marks = {True: "holds", False: "fails", None: "cannot be said"}
     rows = [
-        [c["id"], show.number(c["measured"], 2), f"{c['test']} {_bound(c['threshold'])}", marks[c["holds"]], c["claim"]]
+        [c["id"], show.number(c["measured"], 2), f"{c['test']} {show.bound(c['threshold'])}", marks[c["holds"]], c["claim"]]
         for c in data["claims"]
     ]
     if rows:
@@ -71,7 +71,3 @@ def _print(data: dict[str, Any], result: Any) -> None:
 
 def _left_out(data: dict[str, Any]) -> list[dict[str, Any]]:
     return [left for one in data["figures"] for left in one["left_out"]]
-
-
-def _bound(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float | int) else " and ".join(f"{v:g}" for v in value)

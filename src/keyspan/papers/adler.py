@@ -9,6 +9,8 @@ paper: m 128 to 4096, m/d 1 to 32, for a GPU, trained in bf16 (cells measured in
 
 from __future__ import annotations
 
+from keyspan.papers.adler_checks import CHECKS
+from keyspan.papers.adler_intervals import INTERVALS
 from keyspan.papers.adler_statistics import STATISTICS
 from keyspan.papers.figures import TIERS, Figure, Paper
 from keyspan.papers.measured import measured
@@ -81,4 +83,12 @@ def figures() -> dict[str, Figure]:
 
 def paper() -> Paper:
     """The paper as the laboratory knows it."""
-    return Paper(PAPER, figures(), lambda figure, tier, seed: questions(figure.tiers[tier], seed), measured, STATISTICS)
+    return Paper(
+        PAPER,
+        figures(),
+        lambda figure, tier, seed: questions(figure.tiers[tier], seed),
+        measured,
+        STATISTICS,
+        INTERVALS,
+        CHECKS,
+    )

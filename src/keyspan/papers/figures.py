@@ -7,7 +7,7 @@ the statistics that its claims are tested on are the paper's; asking, judging, d
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from keyspan.errors import BadInput, shown
@@ -53,6 +53,8 @@ class Found(Protocol):
 
 
 Statistic = Callable[[Any], float | None]
+Interval = Callable[[Any], tuple[float, float] | None]
+Check = Callable[[], float]
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,8 @@ class Paper:
     figures: by name, in the paper's order    questions: what a figure asks at a tier, for one set of instances
     measured: its data, read off the outcomes of these questions (a figure may ask none, and compute)
     statistics: by name, of what a figure came to; None where too little was measured to say
+    intervals: by the name of the statistic, its 95% interval; None where it has none
+    checks: statistics that theory alone computes, by name, within a second and from no measurement
     """
 
     name: str
@@ -69,6 +73,8 @@ class Paper:
     questions: Callable[[Figure, str, int], list[Question]]
     measured: Callable[[Figure, str, Sequence[Question], Sequence[Outcome]], Found]
     statistics: Mapping[str, Statistic]
+    intervals: Mapping[str, Interval] = field(default_factory=dict)
+    checks: Mapping[str, Check] = field(default_factory=dict)
 
 
 def choose(paper: str, figures: Mapping[str, Figure], name: str, tier: str) -> list[Figure]:
