@@ -230,6 +230,26 @@ class LinearUnit(Spec, family="linear-unit", version=1):
     """A linear threshold unit `sign(x . w)`: the instrument whose capacity, 2d, is known exactly (Cover 1965)."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Layer(Spec, family="layer", version=1):
+    """One layer of softmax attention, no residual, that answers at its query.
+
+    heads: H    d_key: d_h, width of a head's keys    d_value: d_v, width of its values (Mahdavi et al. 2024)
+    embed: tokens pass a linear map and get positions first, and a linear map reads the answer; logits are divided by
+    sqrt(d_model). If not, the layer alone, logits undivided.
+    """
+
+    heads: int
+    d_key: int
+    d_value: int = 1
+    embed: bool = True
+
+    def check(self) -> None:
+        require(1 <= self.heads <= WIDEST, f"`1 <= --heads <= {WIDEST}`", self.heads, "Ask for at least one head.")
+        require(1 <= self.d_key <= WIDEST, f"`1 <= --d-head <= {WIDEST}`", self.d_key, "Give every head a dimension.")
+        require(1 <= self.d_value <= WIDEST, f"`1 <= d_value <= {WIDEST}`", self.d_value, "Give every head a value.")
+
+
 # ------------------------------------------------------------------------------------------------------------- runs
 
 
@@ -361,16 +381,17 @@ class Question(Spec, family="question", version=1):
 
     def run(self, arm: Arm, level: int, replicate: int) -> Run:
         """The member at one point of the question."""
-        problem, instrument = self.problem, self.instrument
+        problem, instrument, recipe = self.problem, self.instrument, self.recipe
         if self.knob == "budget":
             instrument = instrument.with_budget(arm.heads, level)  # type: ignore[attr-defined]
         else:
             problem = problem.with_load(level)  # type: ignore[attr-defined]
+            recipe = recipe.with_load(level) if hasattr(recipe, "with_load") else recipe
         return Run(
             problem=problem,
             replicate=replicate,
             instrument=instrument,
-            recipe=self.recipe,
+            recipe=recipe,
             stopping=self.stopping,
             arithmetic=self.arithmetic,
         )

@@ -111,7 +111,7 @@ def test_tokens_and_values_are_what_a_float32_holds() -> None:
     i = made(Labels(context=3, d_model=4, examples=50, task="values", tokens=Tokens(name="gaussian")))
     for array in (i.queries, i.context(slice(0, 50)), i.labels):
         assert (array.astype(np.float32).astype(np.float64) == array.astype(np.float64)).all()
-    assert i.bits == pytest.approx(50 * math.log2(0.5 / TOLERANCE)) and 0 <= i.labels.min() and i.labels.max() < 1
+    assert i.bits == pytest.approx(50 * math.log2(0.5 / TOLERANCE)) and i.labels.min() >= 0 and i.labels.max() < 1
 
 
 def test_orders_are_permutations_and_groups_do_not_matter() -> None:

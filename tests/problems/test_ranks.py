@@ -32,7 +32,7 @@ def counted(vectors: Float, tolerance: float = 1e-9) -> int:
         for some in itertools.combinations(range(len(vectors)), size):
             if np.linalg.svd(unit[list(some)], compute_uv=False)[-1] <= tolerance:
                 return size - 1
-    return min(vectors.shape)
+    return int(min(vectors.shape))
 
 
 # Integer vectors of few values are often dependent, in every possible way.

@@ -78,7 +78,8 @@ def test_the_weights_are_those_of_an_attention_layer() -> None:
     given = data(sizes, theorem(3, 5, 4), 1, shared=False)
     made = explicit(sizes, given)
     a = made.attention
-    answered = reference.layer(given.queries, given.contexts, a.w_query, a.w_key, made.readout, np.ones((3, 1, 1)), 1.0)
+    readout: Float = made.readout
+    answered = reference.layer(*given[:2], a.w_query, a.w_key, readout, np.ones((3, 1, 1)), 1.0)
     assert np.abs(answered - given.labels).max() <= 1e-9
     weights = reference.attention(given.queries, given.contexts, a.w_query, a.w_key, 1.0)
     assert np.abs(weights - a.weights(given.queries, given.contexts)).max() < 1e-12
@@ -165,7 +166,7 @@ def test_a_trained_layer_may_hold_more_than_the_cap() -> None:
     d = 7
     queries, context = stream.normal((d, d)), stream.normal((1, 2, d))
     labels = 0.1 + 0.8 * stream.uniform(d)
-    u = np.linalg.solve(queries, np.log(labels / (1 - labels)))
+    u: Float = np.asarray(np.linalg.solve(queries, np.log(labels / (1 - labels))), dtype=np.float64)
     kappa = np.linalg.pinv(context[0]) @ np.array([1.0, 0.0])
     value = np.linalg.pinv(context[0]) @ np.array([[1.0], [0.0]])
     answered = reference.layer(queries, context, u[None, :, None], kappa[None, :, None], value[None], np.ones((1, 1, 1)), 1.0)

@@ -19,7 +19,7 @@ LESS = ("kind", "steps", "exact", "d_model", "replicate", "items")  # columns th
 
 @app.command("list")
 def list_runs(
-    kind: str | None = typer.Option(None, help="Only this problem family: relations, dichotomies ..."),
+    kind: str | None = typer.Option(None, help="Only this problem family: relations, dichotomies, labels ..."),
     status: str | None = typer.Option(None, help="Only this status: measured, diverged ..."),
     limit: int | None = typer.Option(None, help="At most this many (default: all with --json, else 50)."),
 ) -> int:
@@ -123,9 +123,10 @@ def import_runs(path: Path = typer.Argument(..., help="A JSONL file of records, 
     from keyspan.evidence.store import open_store
     from keyspan.evidence.transfer import import_records
     from keyspan.lab import recipes
-    from keyspan.problems import dichotomies, relations
+    from keyspan.problems import contexts, dichotomies, relations
 
-    assert recipes and dichotomies and relations  # imported so that their specs can be decoded and their ids checked
+    # imported so that their specs can be decoded and their ids checked
+    assert recipes and contexts and dichotomies and relations
     with open_store(current.store) as store:
         result = import_records(path, store)
     if current.json:
