@@ -232,11 +232,10 @@ class LinearUnit(Spec, family="linear-unit", version=1):
 
 @dataclass(frozen=True, kw_only=True)
 class Layer(Spec, family="layer", version=1):
-    """One layer of softmax attention, no residual, that answers at its query.
+    """One layer of softmax attention, no residual, that answers at its query. heads: H    d_key: d_h    d_value: d_v
 
-    heads: H    d_key: d_h, width of a head's keys    d_value: d_v, width of its values (Mahdavi et al. 2024)
-    embed: tokens pass a linear map and get positions first, and a linear map reads the answer; logits are divided by
-    sqrt(d_model). If not, the layer alone, logits undivided.
+    embed: tokens pass a linear map and get positions first, logits are divided by sqrt(d_model), and a linear map reads the
+    answer (Mahdavi et al. 2024, official code). If not, the layer alone.
     """
 
     heads: int
@@ -245,9 +244,8 @@ class Layer(Spec, family="layer", version=1):
     embed: bool = True
 
     def check(self) -> None:
-        require(1 <= self.heads <= WIDEST, f"`1 <= --heads <= {WIDEST}`", self.heads, "Ask for at least one head.")
-        require(1 <= self.d_key <= WIDEST, f"`1 <= --d-head <= {WIDEST}`", self.d_key, "Give every head a dimension.")
-        require(1 <= self.d_value <= WIDEST, f"`1 <= d_value <= {WIDEST}`", self.d_value, "Give every head a value.")
+        for name, size in (("--heads", self.heads), ("--d-head", self.d_key), ("d_value", self.d_value)):
+            require(1 <= size <= WIDEST, f"`1 <= {name} <= {WIDEST}`", size, "Try 8.")
 
 
 # ------------------------------------------------------------------------------------------------------------- runs

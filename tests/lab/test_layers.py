@@ -62,7 +62,7 @@ def test_a_member_leaves_when_all_its_examples_are_right_and_is_judged_so() -> N
 def test_the_best_weights_are_the_ones_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rate so high that the loss rises again: what leaves is what some look liked best, not what came last."""
     run = layer_run(4, 4, 5, 40, steps=140, batch=8)
-    phases = (Adam(steps=140, peak=0.3, end=1.0, fall="linear"),)
+    phases = (Adam(steps=140, peak=3.0, warmup=0.9, start=1e3),)
     wild = replace(run, recipe=replace(run.recipe, phases=phases))  # type: ignore[type-var]
     (kept,) = sail([wild])
     monkeypatch.setattr(LayerBucket, "kept", lambda self, params, memory: params)
