@@ -25,7 +25,7 @@ from keyspan.lab.recipes import Adam, Recipe
 from keyspan.problems import NoContents
 from keyspan.problems.contexts import Labels
 from keyspan.seeds import Stream
-from keyspan.specs import Layer, LinearUnit, Run, Stopping
+from keyspan.specs import Layer, LinearUnit, Run
 from keyspan.theory.memorization import theorem
 from keyspan.theory.memorizing import explicit_attention, memorize
 from keyspan.verdict import Status

@@ -11,7 +11,9 @@ from keyspan.cli.options import current
 
 
 def reproduce(
-    name: str = typer.Argument(..., help="A paper, or one of its figures: adler, adler:fig1 ...", metavar="PAPER[:FIGURE]"),
+    name: str = typer.Argument(
+        ..., help="A paper, or one of its figures: adler, adler:fig1 ..., adler:beyond.", metavar="PAPER[:FIGURE]"
+    ),
     tier: str = typer.Option("smoke", help="smoke (minutes), short (an hour of two cores), paper (a GPU)."),
     out: Path = typer.Option(Path("figures"), help="Folder for the pictures and their data."),
     jobs: int | None = typer.Option(None, help="Worker processes (default: one a core)."),
