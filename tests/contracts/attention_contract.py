@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from keyspan.attention import channel, linear, reference
 from keyspan.attention.channel import ChannelBucket
 from keyspan.attention.instrument import ALIGN, Arrays, Params
+from keyspan.attention.layer import LayerBucket
 from keyspan.attention.linear import LinearBucket
 from keyspan.errors import BadInput
 from keyspan.lab.recipes import gradient
@@ -492,7 +493,7 @@ class LinearContract:
 # ------------------------------------------------------------------------------------------------- refusals
 
 
-def refused(run: Run, kind: type[ChannelBucket] | type[LinearBucket], loss: str = "bce") -> str:
+def refused(run: Run, kind: type[ChannelBucket] | type[LinearBucket] | type[LayerBucket], loss: str = "bce") -> str:
     """The message with which a bucket refuses a run."""
     with pytest.raises(BadInput) as refusal:
         kind([run], loss, 1.0, 0.0, torch.device("cpu"))

@@ -11,13 +11,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from keyspan.attention.shapes import Heads
+from keyspan.problems.contexts import Labels
 from keyspan.problems.placed import Placed
 from keyspan.problems.relations import Relations
 from keyspan.problems.shown import Contexts
-from keyspan.specs import Channel, Run
+from keyspan.specs import Channel, Layer, Run
 
 PER_SCORE = 1.3e-9  # seconds per head and pair: maximum, mask, product
 PER_FLOP = 2.5e-11  # seconds per floating-point operation of the skinny products
+PER_LAYER_FLOP = 1.2e-11  # the same for a layer's products, which are larger
+PER_WEIGHT = 1.5e-9  # seconds per attention weight or output and pass: softmax, masks, products
+PER_LAYER_STEP = 1.2e-4  # seconds that a step of a layer costs in any case
 PER_SMALL_FLOP = 3e-10  # the same for a linear unit's products, which are bound by memory
 
 
@@ -68,7 +72,35 @@ def of_linear(run: Run) -> Cost:
     return Cost(4.0 * size, 4.0 * size * PER_SMALL_FLOP, 8.0 * size)
 
 
-COSTS: dict[str, Callable[[Run], Cost]] = {"channel": of_channel, "heads": of_heads, "linear-unit": of_linear}
+def of_layer(run: Run) -> Cost:
+    """A layer on labelled contexts: the products of its weights, those with the tokens of a minibatch, and looks at all
+    examples between them.
+
+    Memory: the examples (contexts once each, unless they are shared), a minibatch's tokens and logits, weights with their
+    moments and the best of them.
+    """
+    problem, layer = run.problem, run.instrument
+    assert isinstance(problem, Labels) and isinstance(layer, Layer)
+    examples, n, d, h = problem.examples or 1, problem.context, problem.d_model, layer.heads
+    batch = getattr(run.recipe, "batch", None) or examples
+    own = 0 if problem.contexts == "fixed" else 1
+    weights = 6.0 * h * d * layer.d_key * (3 * d * own + 2 * d + 2 * n)
+    there = 2.0 * batch * h * (d * n + own * (d * d + 2 * d * n)) + 2.0 * batch * problem.outputs * h
+    looks = examples / batch / run.stopping.check_every
+    flops = weights + (3.0 + looks) * there
+    passes = (3.0 + looks) * batch * (n * h + problem.outputs)
+    tokens = {"random": examples * n, "fixed": n, "perm": (problem.bag or examples) + 2 * examples * n / d}[problem.contexts]
+    memory = 4.0 * (d * (examples + tokens + own * batch * n) + 6 * batch * n * h + 24 * h * d * layer.d_key)
+    sizes = (-(-h // 4) * 4, -(-layer.d_key // 8) * 8, layer.d_value, layer.embed)
+    return Cost(flops, flops * PER_LAYER_FLOP + passes * PER_WEIGHT + PER_LAYER_STEP, memory, sizes)
+
+
+COSTS: dict[str, Callable[[Run], Cost]] = {
+    "channel": of_channel,
+    "heads": of_heads,
+    "layer": of_layer,
+    "linear-unit": of_linear,
+}
 
 
 def cost(run: Run) -> Cost:

@@ -1,7 +1,7 @@
 """The judge: weights + problem -> Verdict, in float64, by tiles. One judge for trained and constructed members alike.
 
 Channels are judged in `lab.channels`, and what is said of them is proved in `lab.proof`; heads of today in `lab.heads`, and
-in `lab.placed` where their items move.
+in `lab.placed` where their items move; layers on labels in `lab.labels`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from keyspan.attention.shapes import Heads
 from keyspan.errors import BadInput, require
 from keyspan.lab.channels import judge_channel as judge_channel
 from keyspan.lab.heads import judge_heads
+from keyspan.lab.labels import judge_layer
 from keyspan.lab.placed import judge_placed
 from keyspan.lab.retention import with_retention
+from keyspan.problems.contexts import LabelInstance
 from keyspan.problems.dichotomies import DichotomyInstance
 from keyspan.problems.placed import PlacedInstance
 from keyspan.problems.relations import RelationInstance
-from keyspan.specs import Spec
+from keyspan.specs import Layer, Spec
 from keyspan.verdict import Status, Verdict
 
 CERTIFIED = 1e-7  # a residual below this proves that no unit vector separates with a larger margin
@@ -78,3 +80,10 @@ def _(
         scores["margin"] = float(margins.min()) / norm
     witness = {} if fitted else {"largest_possible_margin": residual}
     return Verdict(status=Status.MEASURED, exact=fitted, scores=scores, witness=witness)
+
+
+@judge.register
+def _(instance: LabelInstance, answers: dict[str, Any], *, certify: bool = False, instrument: Spec | None = None) -> Verdict:
+    if not isinstance(instrument, Layer):
+        raise BadInput(f"The judge of labels must be told the layer, but got {instrument!r:.60}. Pass `instrument`.")
+    return judge_layer(instance, answers, instrument)

@@ -29,17 +29,18 @@ import torch
 import keyspan
 from keyspan.errors import BadInput, KeyspanError
 from keyspan.evidence.record import Record, make_record
+from keyspan.files import safetensors
 from keyspan.files.contents import Contents
 from keyspan.files.paths import check_writable
 from keyspan.files.weights import ChannelWeights, write_weights
 from keyspan.lab.agenda import Agenda
 from keyspan.lab.checkpoints import Checkpoints
 from keyspan.lab.fleet import Control, Finished, sail
-from keyspan.problems import dichotomies, relations
-from keyspan.specs import Question, Run, canonical, decode
+from keyspan.problems import contexts, dichotomies, relations
+from keyspan.specs import Layer, Question, Run, canonical, decode
 from keyspan.verdict import Verdict
 
-FAMILIES = (relations, dichotomies)  # imported so that their specs can be decoded
+FAMILIES = (relations, dichotomies, contexts)  # imported so that their specs can be decoded
 
 
 def pick_device(name: str) -> str:
@@ -54,7 +55,7 @@ def pick_device(name: str) -> str:
 def record_of(finished: Finished, contents: Contents) -> Record:
     """A finished member as a record; where its graph or rows came from a file, with the path of that."""
     facts = dict(finished.facts)
-    for part in ("graph", "embeddings"):
+    for part in ("graph", "embeddings", "tokens"):
         sha = getattr(getattr(finished.run.problem, part, None), "content", None)
         if sha and (path := contents.source(sha)):
             facts[f"{part}_file"] = path
@@ -178,13 +179,17 @@ def _keep_weights(finished: Finished, folder: Path | None) -> None:
     if folder is None or finished.answers is None or "w_query" not in finished.answers:
         return
     folder.mkdir(parents=True, exist_ok=True)
+    about = {"run": canonical(finished.run.to_json()), "keyspan": keyspan.__version__}
+    if isinstance(finished.run.instrument, Layer):
+        safetensors.write(folder / f"{finished.run.run_id}.safetensors", dict(finished.answers), about)
+        return
     kept = ChannelWeights(
         w_query=finished.answers["w_query"],
         w_key=finished.answers["w_key"],
         bias=float(finished.answers["bias"]),
         embeddings=finished.instance.embeddings,
         edges=finished.instance.edges,
-        metadata={"run": canonical(finished.run.to_json()), "keyspan": keyspan.__version__},
+        metadata=about,
     )
     write_weights(folder / f"{finished.run.run_id}.safetensors", kept)
 
