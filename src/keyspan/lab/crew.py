@@ -31,6 +31,7 @@ OWN = "own."  # before the names of what an instrument's members carry along, am
 BUCKETS = {  # by family of the instrument
     "channel": "keyspan.attention.channel:ChannelBucket",
     "heads": "keyspan.attention.heads:HeadsBucket",
+    "routed": "keyspan.attention.routed:RoutedBucket",
     "linear-unit": "keyspan.attention.linear:LinearBucket",
 }
 FUSED = "keyspan.attention.kernels.channel:FusedChannelBucket"
