@@ -78,7 +78,12 @@ def test_sizes() -> None:
 
 @pytest.mark.parametrize(
     "wrong, named",
-    [({"d_value": -1}, "d_value"), ({"hidden": 3}, "d_value > 0"), ({"temperature": 0.0}, "temperature"), ({"heads": 0}, "heads")],
+    [
+        ({"d_value": -1}, "d_value"),
+        ({"hidden": 3}, "d_value > 0"),
+        ({"temperature": 0.0}, "temperature"),
+        ({"heads": 0}, "heads"),
+    ],
 )
 def test_what_makes_no_sense_is_refused(wrong: dict[str, float], named: str) -> None:
     given = {"heads": 2, "d_key": 3} | wrong

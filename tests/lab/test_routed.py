@@ -1,4 +1,4 @@
-"""Routing: the judge against contexts looked at one by one, and all of them; the fleet, in which a member's bits are its own."""
+"""Routing: the judge against contexts looked at one by one, and against all of them; a member's bits are its own."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_attention_is_judged_context_by_context(name: str) -> None:
     error = 0.0
     for items, places in each_context(instance):
         a = reference.attention(layer, rows[items], w)
-        decided = (a > 0.5).any(axis=0)
+        decided: Any = (a > 0.5).any(axis=0)
         for i, place in enumerate(places):
             edges += place >= 0
             hits += place >= 0 and bool(decided[i, place])

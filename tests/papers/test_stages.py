@@ -9,13 +9,15 @@ import pytest
 from tests.papers.made import answered
 
 from keyspan.attention.shapes import Routed
+from keyspan.errors import BadInput
 from keyspan.papers import claims, stages, stages_measured
 from keyspan.papers.adler import paper
 from keyspan.papers.figures import TIERS
-from keyspan.papers.stages import PEAKS, Panel, Rows, Stage, figures
+from keyspan.papers.stages import PEAKS, Panel, Stage, figures
 from keyspan.papers.stages_measured import StageFound, measured
 from keyspan.problems.embeddings import Embeddings
 from keyspan.problems.in_context import InContext
+from keyspan.runners.given import Rows
 from keyspan.specs import Question, Run, decode
 from keyspan.verdict import Status, Verdict
 from keyspan.views.drawings import draw_figure, drawing_of
@@ -96,7 +98,11 @@ def test_the_picture_and_its_data(name: str, tmp_path: Path) -> None:
     assert ("f1_every" in rows[0]) == (name == "softmax") and ("routed_values" in rows[0]) == (name != "softmax")
     _, columns, printed = info.printed()
     assert all(len(line) == len(columns) for line in printed) and info.first(0) == 16
-    assert "2 heads at 16" in info.alt_text and info.facts()["reached"][0] == {"cell": "m 128, d 32", "heads": 1, "key_budget": None}
+    assert "2 heads at 16" in info.alt_text and info.facts()["reached"][0] == {
+        "cell": "m 128, d 32",
+        "heads": 1,
+        "key_budget": None,
+    }
 
 
 def test_members_that_failed_are_told() -> None:
@@ -118,4 +124,11 @@ def test_a_panel_of_given_rows() -> None:
     assert [p.label for p in stage.panels] == ["minilm, raw", "minilm, whitened"] and len(asked) == 2
     problem = asked[0].problem
     assert isinstance(problem, InContext) and problem.relations.embeddings.content == "a" * 64
-    assert all(isinstance(p, Panel) and p.decides and p.size == (512, 384) for p in stage.panels)
+    assert all(isinstance(p, Panel) and not p.decides and p.size == (512, 384) for p in stage.panels)
+    figure = replace(figures()["block"], tiers={"short": stage})
+    read = measured(figure, "short", asked, [answered(question, knows) for question in asked])
+    assert {j.holds for j in claims.judge(read, paper())} == {None}  # the claim is about other rows
+    info = drawing_of("adler", "block").info(read)
+    assert len(info.panels) == 2 and info.panels[0].title == "m = 512, d = 384, minilm, raw" and info.first(0) == 16
+    with pytest.raises(BadInput, match="--embeddings"):
+        figures()["values"].tiers["short"].over(Rows("minilm", 512, 384, made))

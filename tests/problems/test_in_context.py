@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from keyspan.errors import BadInput
 from keyspan.problems import NoContents, graphs
@@ -16,7 +17,7 @@ def problem(items: int = 23, length: int = 10, graph: graphs.Graph | None = None
     return InContext(relations=Relations(items=items, d_model=7, graph=graph or graphs.permutation()), length=length)
 
 
-def check(shown: Contexts, targets: np.ndarray) -> None:  # type: ignore[type-arg]
+def check(shown: Contexts, targets: NDArray[np.int64]) -> None:
     for items, there, places in zip(shown.items, shown.open, shown.places, strict=True):
         present = items[there].tolist()
         assert len(set(present)) == len(present)

@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from keyspan.attention.shapes import Routed
+from keyspan.errors import BadInput, shown
 from keyspan.lab import recipes
 from keyspan.papers.figures import TIERS, Figure
 from keyspan.papers.sweeps import Size
-from keyspan.problems.embeddings import Embeddings
 from keyspan.problems.in_context import InContext
 from keyspan.problems.relations import Relations
+from keyspan.runners.given import Rows
 from keyspan.runners.questions import replicates
 from keyspan.specs import Arm, Question
 
@@ -100,16 +101,6 @@ class Panel:
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Item vectors that were given. name: of where they are from    made: (label, embeddings), one for each treatment"""
-
-    name: str
-    items: int
-    d_model: int
-    made: tuple[tuple[str, Embeddings], ...]
-
-
-@dataclass(frozen=True)
 class Stage:
     """What a figure measures at a tier. stage: softmax, values or block"""
 
@@ -118,7 +109,11 @@ class Stage:
     panels: tuple[Panel, ...]
 
     def over(self, rows: Rows) -> Stage:
-        """The same question of given item vectors, for the block: one panel for each treatment of them."""
+        """The same question of given item vectors, of the block: one panel for each treatment of them."""
+        if self.stage != "block":
+            raise BadInput(
+                f"`--embeddings` must be left out of {self.stage}, but got {shown(rows.name)}. The block takes them."
+            )
         (first, *_) = self.panels
         heads, d = (1, 2, 4, 8), rows.d_model
         budgets: tuple[int, ...] = {"smoke": (16,), "short": (16, 32, 64), "paper": (16, 24, 32, 48, 64, 96)}[self.tier]
@@ -135,6 +130,7 @@ class Stage:
                     budgets=budgets,
                     seeds=first.seeds if self.tier == "smoke" else 3,
                     peak=first.peak,
+                    decides=False,  # the claims are about other rows
                 )
                 for label, embeddings in rows.made
             ),

@@ -17,7 +17,7 @@ TOLD = ("f1", "f1_every", "routed", "routed_keys", "routed_values", "cosine", "r
 
 @dataclass(frozen=True)
 class StageCurves(Data):
-    """F1 against D_K, a panel for every cell that decides; the others are in the rows and in the table."""
+    """F1 against D_K, a panel for every cell that decides (or for all, if none does); the rows and the table have all."""
 
     stage: str
     found: tuple[PanelFound, ...]
@@ -25,7 +25,7 @@ class StageCurves(Data):
 
     def first(self, panel: int) -> int | None:
         """The smallest budget of a panel that meets the target, over heads."""
-        curves = [p for p in self.found if p.panel.decides][panel].curves
+        curves = drawn(self.found)[panel].curves
         return min((reach for h in curves.heads if (reach := curves.reach(h)) is not None), default=None)
 
     def facts(self) -> dict[str, Any]:
@@ -88,8 +88,12 @@ def _shown(values: Sequence[float]) -> str:
 
 def stage_info(found: StageFound) -> StageCurves:
     """Every panel's points, and the curves of those that decide."""
-    deciding = [p for p in found.panels if p.panel.decides]
-    return StageCurves(found.figure.name, found.panels, tuple(_curves(p) for p in deciding))
+    return StageCurves(found.figure.name, found.panels, tuple(_curves(p) for p in drawn(found.panels)))
+
+
+def drawn(found: Sequence[PanelFound]) -> list[PanelFound]:
+    """The panels that decide, or all if none does."""
+    return [p for p in found if p.panel.decides] or list(found)
 
 
 def _curves(found: PanelFound) -> ThresholdCurves:
