@@ -55,7 +55,7 @@ class Case:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tested:
+class Trial:
     """One channel at one kind of softmax. gap: proven    beta: the inverse temperature that suffices
 
     random, worst: largest error at beta in random and in adversarial contexts    half_random, half_worst: at beta / 2
@@ -104,14 +104,14 @@ CASES = (  # exact on the first ten instances each
 REPLICATES = 10
 
 
-def carry_out_all(cases: Sequence[Case] = CASES, replicates: int = REPLICATES) -> Iterator[Tested]:
+def carry_out_all(cases: Sequence[Case] = CASES, replicates: int = REPLICATES) -> Iterator[Trial]:
     """Every case on so many instances, with both kinds of softmax. A channel that does not separate is left out."""
     for case in cases:
         for replicate in range(replicates):
             yield from _channel(case, replicate)
 
 
-def _channel(case: Case, replicate: int) -> Iterator[Tested]:
+def _channel(case: Case, replicate: int) -> Iterator[Trial]:
     problem = InContext(relations=Relations(items=case.items, d_model=case.d_model), length=case.length)
     run = run_of(problem.relations, replicate, plan(case.method), case.heads, case.d_key)
     built = carry_out(run, NoContents()).construction
@@ -132,7 +132,7 @@ def _channel(case: Case, replicate: int) -> Iterator[Tested]:
             for b in (beta, beta / 2)
             for contexts in chosen
         )
-        yield Tested(
+        yield Trial(
             **{**asdict(case), "kind": kind, "replicate": replicate, "gap": gap, "beta": beta},
             contexts=len(chosen[0].items),
             random=one,
@@ -189,7 +189,7 @@ def _first(chosen: Contexts) -> NDArray[np.bool_]:
     return out
 
 
-def markdown(rows: Iterable[Tested]) -> str:
+def markdown(rows: Iterable[Trial]) -> str:
     """The table of docs/model.md: a line for every construction and kind of softmax."""
     head = [
         "construction",
@@ -202,7 +202,7 @@ def markdown(rows: Iterable[Tested]) -> str:
         "at half",
     ]
     lines = [head, ["---"] * len(head)]
-    found: dict[tuple[str, str], list[Tested]] = {}
+    found: dict[tuple[str, str], list[Trial]] = {}
     for row in rows:
         found.setdefault((f"{row.method}, {row.heads} x {row.d_key}", row.kind), []).append(row)
     for (name, kind), some in found.items():
