@@ -13,13 +13,14 @@ import pytest
 
 from keyspan import specs
 from keyspan.attention import shapes
-from keyspan.attention.shapes import Heads
+from keyspan.attention.shapes import Heads, Routed
 from keyspan.lab import recipes
 from keyspan.lab.recipes import Adam, Lbfgs, Muon, Recipe
-from keyspan.problems import dichotomies, embeddings, graphs, placed, relations
+from keyspan.problems import dichotomies, embeddings, graphs, in_context, placed, relations
 from keyspan.problems.dichotomies import Dichotomies
 from keyspan.problems.embeddings import Embeddings
 from keyspan.problems.graphs import Graph
+from keyspan.problems.in_context import InContext
 from keyspan.problems.placed import Placed
 from keyspan.problems.relations import Relations
 from keyspan.specs import Arm, Channel, LinearUnit, Question, Run, Spec, Stopping, canonical, decode, digest
@@ -46,6 +47,14 @@ EXAMPLES: list[tuple[Spec, dict[str, Any]]] = [
             "cap": 30.0,
             "keys": "int4",
         },
+    ),
+    (
+        Routed(heads=4, d_key=4, d_value=2),
+        {"heads": 5, "d_key": 7, "d_value": 3, "hidden": 9, "sink": False, "temperature": 2.0},
+    ),
+    (
+        InContext(relations=Relations(items=7, d_model=5), length=4),
+        {"relations": Relations(items=8, d_model=5), "length": 6},
     ),
     (
         Placed(relations=Relations(items=7, d_model=5), positions=3),
@@ -125,7 +134,7 @@ EXAMPLES: list[tuple[Spec, dict[str, Any]]] = [
     ),
 ]
 EACH = [pytest.param(spec, others, id=f"{spec.family}-{k}") for k, (spec, others) in enumerate(EXAMPLES)]
-MODULES = (specs, recipes, shapes, dichotomies, embeddings, graphs, placed, relations)
+MODULES = (specs, recipes, shapes, in_context, dichotomies, embeddings, graphs, placed, relations)
 
 
 def identity(spec: Spec) -> str:

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from keyspan.attention.shapes import Heads
+from keyspan.attention.shapes import Heads, Routed
 from keyspan.problems.contexts import Labels
+from keyspan.problems.in_context import InContext
 from keyspan.problems.placed import Placed
 from keyspan.problems.relations import Relations
 from keyspan.problems.shown import Contexts
@@ -22,6 +23,8 @@ PER_FLOP = 2.5e-11  # seconds per floating-point operation of the skinny product
 PER_LAYER_FLOP = 1.2e-11  # the same for a layer's products, which are larger
 PER_WEIGHT = 1.5e-9  # seconds per attention weight or output and pass: softmax, masks, products
 PER_LAYER_STEP = 1.2e-4  # seconds that a step of a layer costs in any case
+PER_PASS = 6e-10  # seconds per number that an elementwise operation reads and writes, forwards and backwards
+PER_CREW = 2e-4  # seconds of a step that a member of a small crew pays for what is not arithmetic
 PER_SMALL_FLOP = 3e-10  # the same for a linear unit's products, which are bound by memory
 
 
@@ -66,6 +69,22 @@ def of_heads(run: Run) -> Cost:
     return replace(plain, seconds=plain.seconds + front, memory=2 * plain.memory, sizes=(*plain.sizes, key_heads, *kind))
 
 
+def of_routed(run: Run) -> Cost:
+    """Softmax attention in contexts: products by autograd, passes over the pairs of contexts, the read-out of all items."""
+    problem, layer = run.problem, run.instrument
+    assert isinstance(problem, InContext) and isinstance(layer, Routed)
+    m, d = problem.relations.items, problem.relations.d_model
+    rows = problem.groups * problem.length
+    heads, d_key, d_value = (1 << (n - 1).bit_length() if n else 0 for n in (layer.heads, layer.d_key, layer.d_value))
+    pairs = rows * problem.length * heads
+    products = d * (2 * layer.key_budget + 2 * layer.value_budget + 2 * layer.hidden) + (m * d if layer.d_value else 0)
+    flops = 6.0 * (rows * products + pairs * (d_key + d_value))
+    passes = (20.0 if layer.d_value else 30.0) * pairs + (8.0 * rows * m if layer.d_value else 0.0) + 30.0 * rows * layer.hidden
+    memory = 4.0 * (12 * pairs + 6 * rows * (d + heads * (2 * d_key + d_value)) + 4 * rows * m + 8 * layer.parameters(d))
+    sizes = (heads, d_key, d_value, layer.hidden, layer.sink)
+    return Cost(flops, flops * PER_FLOP + passes * PER_PASS + PER_CREW, memory, sizes)
+
+
 def of_linear(run: Run) -> Cost:
     """A linear unit on random labels."""
     size = float(getattr(run.problem, "examples", 1) * getattr(run.problem, "dimension", 1))
@@ -100,6 +119,7 @@ COSTS: dict[str, Callable[[Run], Cost]] = {
     "heads": of_heads,
     "layer": of_layer,
     "linear-unit": of_linear,
+    "routed": of_routed,
 }
 
 

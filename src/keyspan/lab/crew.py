@@ -32,6 +32,7 @@ BUCKETS = {  # by family of the instrument
     "channel": "keyspan.attention.channel:ChannelBucket",
     "heads": "keyspan.attention.heads:HeadsBucket",
     "layer": "keyspan.attention.layer:LayerBucket",
+    "routed": "keyspan.attention.routed:RoutedBucket",
     "linear-unit": "keyspan.attention.linear:LinearBucket",
 }
 FUSED = "keyspan.attention.kernels.channel:FusedChannelBucket"

@@ -11,15 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from keyspan.attention.shapes import Heads
+from keyspan.attention.shapes import Heads, Routed
 from keyspan.errors import BadInput, require
 from keyspan.lab.channels import judge_channel as judge_channel
 from keyspan.lab.heads import judge_heads
 from keyspan.lab.labels import judge_layer
 from keyspan.lab.placed import judge_placed
 from keyspan.lab.retention import with_retention
+from keyspan.lab.routed import judge_routed
 from keyspan.problems.contexts import LabelInstance
 from keyspan.problems.dichotomies import DichotomyInstance
+from keyspan.problems.in_context import InContextInstance
 from keyspan.problems.placed import PlacedInstance
 from keyspan.problems.relations import RelationInstance
 from keyspan.specs import Layer, Spec
@@ -51,6 +53,15 @@ def _(instance: PlacedInstance, answers: dict[str, Any], *, certify: bool = Fals
     if not isinstance(instrument, Heads):
         raise BadInput(f"Placed relations must be held by heads, but got {instrument and instrument.family}. Say which.")
     return judge_placed(instance, instrument, answers)
+
+
+@judge.register
+def _(
+    instance: InContextInstance, answers: dict[str, Any], *, certify: bool = False, instrument: Spec | None = None
+) -> Verdict:
+    if not isinstance(instrument, Routed):
+        raise BadInput(f"Relations in contexts must be routed, but got {instrument and instrument.family}. Say how.")
+    return judge_routed(instance, instrument, answers)
 
 
 @judge.register

@@ -146,6 +146,15 @@ def hinge(steps: int = 6000, peak: float = 0.3) -> Recipe:
     return Recipe(name="hinge", revision=1, loss="squared-hinge", phases=(phase,), init_scale=1.0, bias=-3.0)
 
 
+def recall(steps: int = 2000, peak: float = 0.02) -> Recipe:
+    """Softmax attention that recalls relations in contexts: cross-entropy, Adam, one cycle, other contexts at every step.
+
+    What the loss is, the instrument says (`attention.reference_routed.loss`): of pairs, or of items where there are values.
+    """
+    phase = Adam(steps=steps, peak=peak)
+    return Recipe(name="recall", revision=1, loss="recall", phases=(phase,))
+
+
 def showing(recipe: Recipe, contexts: int | None = None, batches: int | None = None, replay: bool = False) -> Recipe:
     """The recipe, looking at sampled contexts of so many items, or at batches of rows one after another.
 
