@@ -13,8 +13,10 @@ import numpy as np
 from keyspan.errors import BadInput, require
 from keyspan.lab.channels import judge_channel as judge_channel
 from keyspan.lab.retention import with_retention
+from keyspan.lab.typed import judge_typed
 from keyspan.problems.dichotomies import DichotomyInstance
 from keyspan.problems.relations import RelationInstance
+from keyspan.problems.typed import TypedChannel, TypedInstance
 from keyspan.specs import Spec
 from keyspan.verdict import Status, Verdict
 
@@ -35,6 +37,13 @@ def judge(instance: Any, answers: dict[str, Any], *, certify: bool = False, inst
 def _(instance: RelationInstance, answers: dict[str, Any], *, certify: bool = False, instrument: Spec | None = None) -> Verdict:
     verdict = judge_channel(instance, answers["w_query"], answers["w_key"], float(answers["bias"]))
     return with_retention(verdict, instance, answers) if verdict.measured and "batch" in answers else verdict
+
+
+@judge.register
+def _(instance: TypedInstance, answers: dict[str, Any], *, certify: bool = False, instrument: Spec | None = None) -> Verdict:
+    if not isinstance(instrument, TypedChannel):
+        raise BadInput("The judge of typed relations must know which heads are whose, but got no typed channel. Pass it.")
+    return judge_typed(instance, instrument, answers["w_query"], answers["w_key"], answers["gates"])
 
 
 @judge.register

@@ -10,6 +10,7 @@ from keyspan.lab import pack
 from keyspan.lab.search import Answer, propose
 from keyspan.problems.dichotomies import Dichotomies
 from keyspan.problems.relations import Relations
+from keyspan.problems.typed import TypedChannel, TypedRelations
 from keyspan.runners.local import workers_on
 from keyspan.runners.questions import RECIPES
 from keyspan.specs import Channel, Question, Run
@@ -68,7 +69,7 @@ def _path(question: Question) -> list[Run]:
 
 def _predicted(run: Run, question: Question) -> Verdict:
     score = 0.0
-    if isinstance(run.problem, Relations) and isinstance(run.instrument, Channel):
+    if isinstance(run.problem, Relations | TypedRelations) and isinstance(run.instrument, Channel | TypedChannel):
         named = RECIPES.get(run.recipe.name)  # type: ignore[attr-defined]
         share = named.share if named else 1.3
         score = float(run.instrument.key_budget >= share * law(run.problem.edges, run.problem.d_model))
