@@ -8,7 +8,21 @@ from typing import Any
 
 import typer
 
-from keyspan.cli import bench, calibrate, certify, construct, design, doctor, fit, ledger, measure, options, reproduce, runs
+from keyspan.cli import (
+    audit,
+    bench,
+    calibrate,
+    certify,
+    construct,
+    design,
+    doctor,
+    fit,
+    ledger,
+    measure,
+    options,
+    reproduce,
+    runs,
+)
 from keyspan.errors import BadInput, KeyspanError, shown
 
 EPILOG = (
@@ -29,6 +43,7 @@ app = typer.Typer(
 app.command("design")(design.design)
 app.command("construct")(construct.construct)
 app.command("certify")(certify.certify)
+app.command("audit")(audit.audit)
 app.add_typer(measure.app, name="measure")
 app.command("calibrate")(calibrate.calibrate)
 app.add_typer(fit.app, name="fit")
