@@ -6,7 +6,10 @@ from typing import Any
 
 from keyspan.cli.options import current
 
-EXTRAS = {"networkx": ("graph", "graphs from networkx")}
+EXTRAS = {
+    "networkx": ("graph", "graphs from networkx"),
+    "psycopg": ("postgres", "a store in PostgreSQL"),
+}
 
 
 def doctor() -> int:
