@@ -393,8 +393,10 @@ def test_weights_whose_scores_overflow(tmp_path: Path) -> None:
 
 def test_a_gpu_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    cell = "measure relations --items 8 --d-model 8 --heads 1 --key-budgets 1 --seeds 1 --steps 1 --jobs 1 --quiet"
+    cell = "measure relations --items 8 --d-model 8 --heads 1 --key-budgets 1 --seeds 1 --steps 1 --jobs 1"
     check_line(call(*cell.split(), "--device", "cuda"), ("--device cuda", "--device cpu"))
+    check_line(call(*cell.split(), "--arithmetic", "bf16"), ("--arithmetic bf16", "a CPU", "Use fp32"))
+    check_line(call(*cell.split(), "--arithmetic", "tf32", "--device", "cpu"), ("--arithmetic tf32", "a CPU"))
 
 
 def test_a_huge_d_model() -> None:

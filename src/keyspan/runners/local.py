@@ -32,6 +32,7 @@ _TRIES = 3
 DEVICES = ("auto", "cpu", "cuda")
 AHEAD = 20.0  # seconds of work that a worker wants in hand: enough to share it out well, and to leave some to other drivers
 GPU_SPEED = 300.0  # about how many cores a GPU is worth, for that
+ON_GPUS = ("tf32", "bf16")  # arithmetics that only a GPU trains in
 GPU_NODES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 
 
@@ -92,6 +93,17 @@ class LocalRunner:
     def appetite(self) -> float:
         """Seconds of one core that this runner wants in hand."""
         return AHEAD * (GPU_SPEED if self._whole or self.jobs is None else self.jobs)
+
+    def refuse(self, runs: Sequence[Run]) -> None:
+        """`BadInput` for what can be known to fail before a worker is asked: a GPU, or its arithmetic, where there is none."""
+        if _may_have_gpu() and self.device != "cpu":
+            return
+        if self.device == "cuda":
+            raise BadInput("`--device cuda` needs a CUDA device, but this machine shows none. Use --device cpu.")
+        for run in runs:
+            if run.arithmetic in ON_GPUS:
+                asked = f"`--arithmetic {run.arithmetic}`"
+                raise BadInput(f"{asked} needs a CUDA device, but got a CPU. Use fp32, or --hand-out and a GPU machine.")
 
     def run(
         self,
