@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from keyspan.attention import channel, linear, reference
 from keyspan.attention.channel import ChannelBucket
 from keyspan.attention.instrument import ALIGN, Arrays, Params
-from keyspan.attention.layer import LayerBucket
 from keyspan.attention.linear import LinearBucket
 from keyspan.errors import BadInput
 from keyspan.lab.recipes import gradient

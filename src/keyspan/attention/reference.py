@@ -8,10 +8,13 @@ items: m    d_model: d    heads: h    d_key: d_k
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
 Float = NDArray[np.float64]
+Pairwise = Callable[[Float], Float]
 Int = NDArray[np.int64]
 
 
@@ -99,6 +102,48 @@ def channel_hinge_grad(embeddings: Float, edges: Int, w_query: Float, w_key: Flo
     d_query = embeddings.T @ (routed @ (embeddings @ w_key))
     d_key = embeddings.T @ (routed.transpose(0, 2, 1) @ (embeddings @ w_query))
     return d_query, d_key, float(g.sum())
+
+
+def typed(embeddings: Float, w_query: Float, w_key: Float, gates: Float) -> Float:
+    """Several relations on the same items: `z[t, i, j] = max_k (S[k, i, j] + g[t, k])`, i -> j of type t when `z > 0`.
+
+    gates: (types, heads), -inf where a head is not the type's    returns: (types, items, items)
+    """
+    return np.asarray((scores(embeddings, w_query, w_key) + gates[:, :, None, None]).max(axis=1))
+
+
+def typed_loss(
+    embeddings: Float, edges: Int, w_query: Float, w_key: Float, gates: Float, edge: Pairwise, other: Pairwise
+) -> float:
+    """The mean over types of a channel's loss: `L = (1/(T m')) sum_t [ sum_edges edge(z) + sum_non-edges other(z) ]`.
+
+    edges: (types, m', 2)    edge, other: functions of z, as in `attention.losses`
+    """
+    z = typed(embeddings, w_query, w_key, gates)
+    each = other(z)
+    t, i, j = np.arange(len(edges))[:, None], edges[..., 0], edges[..., 1]
+    each[t, i, j] = edge(z[t, i, j])
+    return float(each.sum() / edges[..., 0].size)
+
+
+def typed_grad(
+    embeddings: Float, edges: Int, w_query: Float, w_key: Float, gates: Float, edge: Pairwise, other: Pairwise
+) -> tuple[Float, Float, Float]:
+    """Gradient of `typed_loss` with respect to (w_query, w_key, gates). edge, other: the slopes of those of the loss
+
+    returns: (heads, d_model, d_key), (heads, d_model, d_key), (types, heads)
+    """
+    s = scores(embeddings, w_query, w_key)
+    z = typed(embeddings, w_query, w_key, gates)
+    g = other(z)
+    t, i, j = np.arange(len(edges))[:, None], edges[..., 0], edges[..., 1]
+    g[t, i, j] = edge(z[t, i, j])
+    g /= edges[..., 0].size
+    routed = np.where(s + gates[:, :, None, None] == z[:, None], g[:, None], 0.0)  # dL/d(S^(k) + g_tk)
+    by_head = routed.sum(axis=0)
+    d_query = embeddings.T @ (by_head @ (embeddings @ w_key))
+    d_key = embeddings.T @ (by_head.transpose(0, 2, 1) @ (embeddings @ w_query))
+    return d_query, d_key, np.asarray(routed.sum(axis=(2, 3)))
 
 
 def decisions(embeddings: Float, w_query: Float, w_key: Float, bias: float) -> NDArray[np.bool_]:

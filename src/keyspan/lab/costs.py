@@ -16,6 +16,7 @@ from keyspan.problems.in_context import InContext
 from keyspan.problems.placed import Placed
 from keyspan.problems.relations import Relations
 from keyspan.problems.shown import Contexts
+from keyspan.problems.typed import TypedChannel, TypedRelations
 from keyspan.specs import Channel, Layer, Run
 
 PER_SCORE = 1.3e-9  # seconds per head and pair: maximum, mask, product
@@ -114,12 +115,25 @@ def of_layer(run: Run) -> Cost:
     return Cost(flops, flops * PER_LAYER_FLOP + passes * PER_WEIGHT + PER_LAYER_STEP, memory, sizes)
 
 
+def of_typed(run: Run) -> Cost:
+    """A typed channel: scores once, and every type's passes over them."""
+    problem, typed = run.problem, run.instrument
+    assert isinstance(problem, TypedRelations) and isinstance(typed, TypedChannel)
+    m, d, budget = problem.items, problem.d_model, typed.key_budget
+    heads, d_key = (1 << (n - 1).bit_length() for n in (typed.heads, typed.d_key))
+    flops = 6.0 * m * m * budget + 8.0 * m * d * budget
+    memory = 4.0 * (2 * m * d + 4 * m * heads * max(16, d_key) + 8 * d * heads * d_key + 3 * m * m * heads)
+    seconds = flops * PER_FLOP + problem.types * 3 * typed.heads * m * m * PER_SCORE
+    return Cost(flops, seconds, memory, (heads, d_key, typed.sharing))
+
+
 COSTS: dict[str, Callable[[Run], Cost]] = {
     "channel": of_channel,
     "heads": of_heads,
     "layer": of_layer,
     "linear-unit": of_linear,
     "routed": of_routed,
+    "typed-channel": of_typed,
 }
 
 

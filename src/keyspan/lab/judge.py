@@ -19,11 +19,13 @@ from keyspan.lab.labels import judge_layer
 from keyspan.lab.placed import judge_placed
 from keyspan.lab.retention import with_retention
 from keyspan.lab.routed import judge_routed
+from keyspan.lab.typed import judge_typed
 from keyspan.problems.contexts import LabelInstance
 from keyspan.problems.dichotomies import DichotomyInstance
 from keyspan.problems.in_context import InContextInstance
 from keyspan.problems.placed import PlacedInstance
 from keyspan.problems.relations import RelationInstance
+from keyspan.problems.typed import TypedChannel, TypedInstance
 from keyspan.specs import Layer, Spec
 from keyspan.verdict import Status, Verdict
 
@@ -46,6 +48,13 @@ def _(instance: RelationInstance, answers: dict[str, Any], *, certify: bool = Fa
         return judge_heads(instance, instrument, answers)
     verdict = judge_channel(instance, answers["w_query"], answers["w_key"], float(answers["bias"]))
     return with_retention(verdict, instance, answers) if verdict.measured and "batch" in answers else verdict
+
+
+@judge.register
+def _(instance: TypedInstance, answers: dict[str, Any], *, certify: bool = False, instrument: Spec | None = None) -> Verdict:
+    if not isinstance(instrument, TypedChannel):
+        raise BadInput("The judge of typed relations must know which heads are whose, but got no typed channel. Pass it.")
+    return judge_typed(instance, instrument, answers["w_query"], answers["w_key"], answers["gates"])
 
 
 @judge.register

@@ -20,7 +20,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
@@ -36,11 +36,13 @@ from keyspan.files.weights import ChannelWeights, write_weights
 from keyspan.lab.agenda import Agenda
 from keyspan.lab.checkpoints import Checkpoints
 from keyspan.lab.fleet import Control, Finished, sail
-from keyspan.problems import contexts, dichotomies, relations
+from keyspan.lab.typed import plain
+from keyspan.problems import contexts, dichotomies, relations, typed
+from keyspan.problems.typed import TypedChannel
 from keyspan.specs import Layer, Question, Run, canonical, decode
 from keyspan.verdict import Verdict
 
-FAMILIES = (relations, dichotomies, contexts)  # imported so that their specs can be decoded
+FAMILIES = (relations, dichotomies, contexts, typed)  # imported so that their specs can be decoded
 
 
 def pick_device(name: str) -> str:
@@ -183,15 +185,28 @@ def _keep_weights(finished: Finished, folder: Path | None) -> None:
     if isinstance(finished.run.instrument, Layer):
         safetensors.write(folder / f"{finished.run.run_id}.safetensors", dict(finished.answers), about)
         return
-    kept = ChannelWeights(
-        w_query=finished.answers["w_query"],
-        w_key=finished.answers["w_key"],
-        bias=float(finished.answers["bias"]),
-        embeddings=finished.instance.embeddings,
-        edges=finished.instance.edges,
-        metadata=about,
-    )
-    write_weights(folder / f"{finished.run.run_id}.safetensors", kept)
+    for suffix, instance, w_query, w_key, bias in _channels(finished):
+        kept = ChannelWeights(
+            w_query=w_query,
+            w_key=w_key,
+            bias=bias,
+            embeddings=instance.embeddings,
+            edges=instance.edges,
+            metadata=about,
+        )
+        write_weights(folder / f"{finished.run.run_id}{suffix}.safetensors", kept)
+
+
+def _channels(finished: Finished) -> Iterator[tuple[str, Any, Any, Any, float]]:
+    """The plain channels that a member's weights are: itself, or one for every type. returns: end of the name, and each"""
+    answers, instrument = finished.answers, finished.run.instrument
+    assert answers is not None
+    if not isinstance(instrument, TypedChannel):
+        yield "", finished.instance, answers["w_query"], answers["w_key"], float(answers["bias"])
+        return
+    for t in range(len(finished.instance.edges)):
+        alone = plain(finished.instance, instrument, answers["w_query"], answers["w_key"], answers["gates"], t)
+        yield f"-{t}", *alone, 0.0
 
 
 # ------------------------------------------------------------------------------------------------------ serving
