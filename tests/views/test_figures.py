@@ -244,7 +244,7 @@ def test_the_line_of_a_number_of_heads() -> None:
 
 def test_theory_is_dashed_and_named() -> None:
     axes = drawn(threshold_curves_info(result()))
-    named = {"1 head", "2 heads", "4 heads", r"law $m'\ln m'/d$", "lower bound, proven", "$D_K^*$ = 16"}
+    named = {"1 head", "2 heads", "4 heads", "law m′ ln m′ / d", "lower bound, proven", "$D_K^*$ = 16"}
     assert labels(axes) == named
     (bound,) = (line for line in axes.get_lines() if line.get_label() == "lower bound, proven")
     assert bound.get_linestyle() == "--" and list(np.asarray(bound.get_xdata())) == [0.75, 0.75]

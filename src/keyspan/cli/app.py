@@ -8,7 +8,21 @@ from typing import Any
 
 import typer
 
-from keyspan.cli import bench, calibrate, certify, construct, design, doctor, fit, ledger, measure, options, reproduce, runs
+from keyspan.cli import (
+    bench,
+    calibrate,
+    certify,
+    construct,
+    design,
+    doctor,
+    fit,
+    ledger,
+    measure,
+    options,
+    report,
+    reproduce,
+    runs,
+)
 from keyspan.errors import BadInput, KeyspanError, shown
 
 EPILOG = (
@@ -34,6 +48,7 @@ app.command("calibrate")(calibrate.calibrate)
 app.add_typer(fit.app, name="fit")
 app.command("reproduce")(reproduce.reproduce)
 app.command("ledger")(ledger.ledger)
+app.command("report")(report.report)
 app.add_typer(runs.app, name="runs")
 app.command("bench")(bench.bench)
 app.command("doctor")(doctor.doctor)

@@ -137,7 +137,7 @@ def draw_threshold_curves(info: ThresholdCurves, axes: Axes) -> None:
             elinewidth=0.8,
             label=f"{heads} head{'s' if heads > 1 else ''}",
         )
-    axes.axvline(info.law, color="black", **THEORY, label=r"law $m'\ln m'/d$")
+    axes.axvline(info.law, color="black", **THEORY, label="law m′ ln m′ / d")
     axes.axvline(info.lower_bound, color="grey", **THEORY, label="lower bound, proven")
     widest = max((p.key_budget for p in info.points), default=0)
     if info.construction is not None and info.construction <= FARTHEST * max(widest, info.law):

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 WIDTHS: Mapping[str, float] = {"column": 3.3, "page": 6.8}
 SUFFIXES = (".svg", ".png", ".csv", ".pdf")
 ROOMY = 2.0  # inches: a panel narrower than this has no room for a legend beside it
+GLUE = "\ue000"  # stands for a space where no line may end
 STYLE: Any = {
     "svg.hashsalt": "keyspan",
     "svg.fonttype": "none",
@@ -153,9 +154,10 @@ def _wrap(figure: Figure) -> None:
             (axes.xaxis.label, width - 0.4),
             (axes.yaxis.label, height - 0.6),
         ):
-            letters = max(12, int(room * 110 / float(text.get_fontsize())))
-            lines = text.get_text().split("\n")
-            text.set_text("\n".join("\n".join(textwrap.wrap(line, letters, break_long_words=False)) for line in lines))
+            letters = max(12, int(room * 125 / float(text.get_fontsize())))
+            kept = re.sub(r"\$[^$]*\$", lambda math: math[0].replace(" ", GLUE), text.get_text())  # math is not broken
+            lines = [part for line in kept.split("\n") for part in textwrap.wrap(line, letters, break_long_words=False)]
+            text.set_text("\n".join(lines).replace(GLUE, " "))
 
 
 def _bytes(figure: Figure, kind: str, words: str) -> bytes:
