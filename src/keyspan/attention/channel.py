@@ -58,13 +58,17 @@ class ChannelBucket(Static):
         channels = [self._channel(r) for r in runs]
         self.heads = next_power_of_two(channels[0].heads)
         self.d_key = next_power_of_two(channels[0].d_key)
-        self.d_model, self.true_items, self.edges = problem.d_model, problem.items, problem.edges
-        self.items, self.width = round_up(problem.items, ALIGN), round_up(problem.d_model, ALIGN)
+        self.d_model, self.width = problem.d_model, round_up(problem.d_model, ALIGN)
         self.dtype = self._dtype(runs[0].arithmetic, device)
         self.device, self.init_scale, self.bias = device, init_scale, bias
         self.pair_loss = PAIR_LOSSES[loss]
+        self._look_at(problem.items, problem.edges)
+
+    def _look_at(self, items: int, edges: float, spare: int = 0) -> None:
+        """Tiles for so many items; the loss is divided by `edges`. spare: padded items that there must be at least"""
+        self.true_items, self.edges, self.items = items, edges, round_up(items + spare, ALIGN)
         row = self.heads * self.items * self.dtype.itemsize
-        budget = TILE_BYTES[device.type]
+        budget = TILE_BYTES[self.device.type]
         self.rows = min(self.items, max(ALIGN, budget // row // ALIGN * ALIGN))  # fixed by the member's own shape
         self.block = max(1, budget // (row * self.items)) if self.rows == self.items else 1
 
@@ -221,8 +225,8 @@ class ChannelBucket(Static):
         z = best + params["bias"][here, :1, None]
         edges = self._edges(batch, here, top, rows)
         if loss is not None:
-            loss[here] += self._loss(z, edges, top)
-        g = self._drop_padding(self.pair_loss.slope(z, edges).mul_(1.0 / self.edges), top)
+            loss[here] += self._loss(z, edges, batch, here, top)
+        g = self._drop_padding(self._scale_pairs(self.pair_loss.slope(z, edges), batch, here, top), top)
         dbias[here, 0] += g.sum(-1).sum(-1)
         by_head = s.view(-1, self.heads, rows, self.items)
         if self.heads > 1:  # route: a pair's gradient goes to the head that attains its maximum
@@ -247,7 +251,11 @@ class ChannelBucket(Static):
                 t[:, max(0, self.true_items - top) :] = fill
         return t
 
-    def _loss(self, z: torch.Tensor, edges: torch.Tensor, top: int) -> torch.Tensor:
+    def _scale_pairs(self, t: torch.Tensor, batch: ChannelBatch, here: slice, top: int) -> torch.Tensor:
+        """What each pair counts in the loss: 1/m'. t: (block, rows, items), in place"""
+        return t.mul_(1.0 / self.edges)
+
+    def _loss(self, z: torch.Tensor, edges: torch.Tensor, batch: ChannelBatch, here: slice, top: int) -> torch.Tensor:
         """`other(z)` over all pairs, plus what the edges turn it into, over m'. returns: (block,)"""
         each = self._drop_padding(self.pair_loss.others(z), top)
         return (each.sum(-1).sum(-1) + self.pair_loss.turn(z.flatten(1).gather(1, edges)).sum(-1)) / self.edges

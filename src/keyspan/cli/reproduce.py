@@ -11,7 +11,9 @@ from keyspan.cli.options import current
 
 
 def reproduce(
-    name: str = typer.Argument(..., help="A paper, or one of its figures: adler, adler:fig1 ...", metavar="PAPER[:FIGURE]"),
+    name: str = typer.Argument(
+        ..., help="A paper, or one of its figures: adler, adler:fig1 ..., adler:beyond.", metavar="PAPER[:FIGURE]"
+    ),
     tier: str = typer.Option("smoke", help="smoke (minutes), short (an hour of two cores), paper (a GPU)."),
     out: Path = typer.Option(Path("figures"), help="Folder for the pictures and their data."),
     width: str = typer.Option("page", help="Of the pictures: page (6.8 inches) or column (3.3 inches)."),

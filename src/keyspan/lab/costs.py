@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from keyspan.problems.relations import Relations
+from keyspan.problems.shown import Contexts
 from keyspan.specs import Channel, Run
 
 PER_SCORE = 1.3e-9  # seconds per head and pair: maximum, mask, product
@@ -40,6 +41,8 @@ def of_channel(run: Run) -> Cost:
     assert isinstance(problem, Relations) and isinstance(channel, Channel)
     m, d, budget = problem.items, problem.d_model, channel.key_budget
     heads, d_key = (1 << (n - 1).bit_length() for n in (channel.heads, channel.d_key))
+    show = getattr(run.recipe, "show", None)
+    m = show.items if isinstance(show, Contexts) else m  # of the items that a step looks at
     flops = 6.0 * m * m * budget + 8.0 * m * d * budget
     memory = 4.0 * (2 * m * d + 4 * m * heads * max(16, d_key) + 8 * d * heads * d_key) + m * m / 8
     return Cost(flops, flops * PER_FLOP + channel.heads * m * m * PER_SCORE, memory, (heads, d_key))

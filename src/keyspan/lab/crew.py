@@ -33,6 +33,10 @@ BUCKETS = {  # by family of the instrument
     "linear-unit": "keyspan.attention.linear:LinearBucket",
 }
 FUSED = "keyspan.attention.kernels.channel:FusedChannelBucket"
+SHOWN = {  # channels that are not shown all pairs at every step, by family of their recipe's `show`
+    "contexts": "keyspan.attention.sampled:SampledBucket",
+    "batches": "keyspan.attention.growing:GrowingBucket",
+}
 
 
 def recipe_of(run: Run) -> Recipe:
@@ -44,8 +48,8 @@ def recipe_of(run: Run) -> Recipe:
 
 def kernel_of(run: Run, device: torch.device) -> str:
     """Which speed of the instrument trains a run on this device."""
-    fused = isinstance(run.instrument, Channel) and kernels.available(device, run.arithmetic)
-    return "triton" if fused else "torch"
+    plain = isinstance(run.instrument, Channel) and recipe_of(run).show is None
+    return "triton" if plain and kernels.available(device, run.arithmetic) else "torch"
 
 
 def make_bucket(runs: Sequence[Run], device: torch.device) -> Bucket:
@@ -54,6 +58,8 @@ def make_bucket(runs: Sequence[Run], device: torch.device) -> Bucket:
     name = BUCKETS.get(runs[0].instrument.family)
     if name is None:
         raise BadInput(f"An instrument must be one of {'|'.join(BUCKETS)}, but got {runs[0].instrument.family}.")
+    if isinstance(runs[0].instrument, Channel) and recipe.show is not None:
+        name = SHOWN[recipe.show.family]
     module, _, kind = (FUSED if kernel_of(runs[0], device) == "triton" else name).partition(":")
     made: Bucket = getattr(import_module(module), kind)(runs, recipe.loss, recipe.init_scale, recipe.bias, device)
     return made

@@ -12,6 +12,7 @@ import numpy as np
 
 from keyspan.errors import BadInput, require
 from keyspan.lab.channels import judge_channel as judge_channel
+from keyspan.lab.retention import with_retention
 from keyspan.problems.dichotomies import DichotomyInstance
 from keyspan.problems.relations import RelationInstance
 from keyspan.specs import Spec
@@ -32,7 +33,8 @@ def judge(instance: Any, answers: dict[str, Any], *, certify: bool = False, inst
 
 @judge.register
 def _(instance: RelationInstance, answers: dict[str, Any], *, certify: bool = False, instrument: Spec | None = None) -> Verdict:
-    return judge_channel(instance, answers["w_query"], answers["w_key"], float(answers["bias"]))
+    verdict = judge_channel(instance, answers["w_query"], answers["w_key"], float(answers["bias"]))
+    return with_retention(verdict, instance, answers) if verdict.measured and "batch" in answers else verdict
 
 
 @judge.register
