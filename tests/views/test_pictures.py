@@ -12,7 +12,10 @@ from typing import Any
 import pytest
 from matplotlib.axes import Axes
 from tests.files.refusals import refused
+from tests.views.test_adler import DRAWINGS as ADLER
 from tests.views.test_adler import measured
+from tests.views.test_beyond import DRAWINGS as BEYOND
+from tests.views.test_beyond import measured as measured_beyond
 from tests.views.test_figures import result
 
 from keyspan.views import pictures
@@ -60,9 +63,10 @@ def test_there_are_two_widths(width: str, wide: float, panels: int, tmp_path: Pa
     assert inches(files[0])[1] > inches(files[0])[0] * (0.3 if width == "page" else 0.6 * panels)
 
 
-@pytest.mark.parametrize("name", DRAWINGS)
+@pytest.mark.parametrize("name", [*ADLER, *BEYOND])
 def test_every_figure_has_a_column(name: str, tmp_path: Path) -> None:
-    files = draw_figure(DRAWINGS[name].info(measured(name)), name, tmp_path, "adler", "column")
+    found = measured(name) if name in ADLER else measured_beyond(name)
+    files = draw_figure(DRAWINGS[name].info(found), name, tmp_path, "adler", "column")
     assert files[0].name == f"adler-{name}-column.svg" and inches(files[0])[0] == pytest.approx(3.3)
 
 
