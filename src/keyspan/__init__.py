@@ -23,6 +23,7 @@ _WHERE = {
     "Record": "keyspan.evidence.record",
     "Relations": "keyspan.problems.relations",
     "Verdict": "keyspan.verdict",
+    "audit": "keyspan.advice.audit",
     "calibrate": "keyspan.runners.measure",
     "certify": "keyspan.advice.certify",
     "construct": "keyspan.advice.construct",
@@ -39,6 +40,7 @@ _MODULES = {"embeddings": "keyspan.problems.embeddings", "graphs": "keyspan.prob
 __all__ = ["__version__", *_WHERE, *_MODULES]
 
 if TYPE_CHECKING:
+    from keyspan.advice.audit import audit as audit
     from keyspan.advice.certify import certify as certify
     from keyspan.advice.construct import construct as construct
     from keyspan.advice.design import design as design

@@ -26,6 +26,7 @@ VERBS = [
     ("design",),
     ("construct",),
     ("certify",),
+    ("audit",),
     ("measure",),
     ("measure", "relations"),
     ("calibrate",),

@@ -64,6 +64,7 @@ def watched(*argv: str) -> tuple[list[str], str]:
         ("--help",),
         ("--version",),
         ("measure", "relations", "--help"),
+        ("audit", "--help"),
         ("design", "--items", "128", "--d-model", "16"),
         ("runs", "list"),
         (*CELL, "--json"),

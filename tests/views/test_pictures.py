@@ -14,12 +14,12 @@ from matplotlib.axes import Axes
 from tests.files.refusals import refused
 from tests.views.test_adler import DRAWINGS as ADLER
 from tests.views.test_adler import measured
-from tests.views.test_beyond import DRAWINGS as BEYOND
 from tests.views.test_beyond import measured as measured_beyond
 from tests.views.test_figures import result
 
 from keyspan.views import pictures
 from keyspan.views.adler_draw import DRAWINGS
+from keyspan.views.beyond_draw import DRAWINGS as BEYOND
 from keyspan.views.drawings import draw_figure, svg_of
 from keyspan.views.figures import draw_threshold_curves, save, threshold_curves_info
 

@@ -9,6 +9,7 @@ from typing import Any
 import typer
 
 from keyspan.cli import (
+    audit,
     bench,
     calibrate,
     certify,
@@ -43,6 +44,7 @@ app = typer.Typer(
 app.command("design")(design.design)
 app.command("construct")(construct.construct)
 app.command("certify")(certify.certify)
+app.command("audit")(audit.audit)
 app.add_typer(measure.app, name="measure")
 app.command("calibrate")(calibrate.calibrate)
 app.add_typer(fit.app, name="fit")

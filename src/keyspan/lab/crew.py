@@ -30,6 +30,7 @@ SAVING_SHARE = 0.05  # of a crew's time that checkpoints may take
 OWN = "own."  # before the names of what an instrument's members carry along, among the optimiser's state
 BUCKETS = {  # by family of the instrument
     "channel": "keyspan.attention.channel:ChannelBucket",
+    "heads": "keyspan.attention.heads:HeadsBucket",
     "linear-unit": "keyspan.attention.linear:LinearBucket",
 }
 FUSED = "keyspan.attention.kernels.channel:FusedChannelBucket"

@@ -13,7 +13,10 @@ from keyspan.views.pictures import save_panels, svg_text
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MODULES = {"adler": "keyspan.views.adler_draw"}  # each has DRAWINGS, by the name of the figure
+MODULES = {
+    "adler": "keyspan.views.adler_draw",
+    "modern": "keyspan.views.modern",
+}  # each has DRAWINGS, by the name of the figure
 
 
 class Data:
