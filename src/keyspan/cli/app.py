@@ -23,6 +23,7 @@ from keyspan.cli import (
     report,
     reproduce,
     runs,
+    ui,
 )
 from keyspan.errors import BadInput, KeyspanError, shown
 
@@ -51,6 +52,7 @@ app.add_typer(fit.app, name="fit")
 app.command("reproduce")(reproduce.reproduce)
 app.command("ledger")(ledger.ledger)
 app.command("report")(report.report)
+app.command("ui")(ui.ui)
 app.add_typer(runs.app, name="runs")
 app.command("bench")(bench.bench)
 app.command("doctor")(doctor.doctor)

@@ -11,7 +11,7 @@ from keyspan.errors import BadInput, require
 from keyspan.evidence.store import open_store
 from keyspan.files.contents import Contents
 from keyspan.files.paths import check_writable, shown
-from keyspan.runners import driver
+from keyspan.runners import driver, live
 from keyspan.runners.driver import Outcome, Watcher
 from keyspan.runners.local import DEVICES, LocalRunner
 from keyspan.runners.questions import whole
@@ -81,8 +81,8 @@ class Lab:
         def make_runner() -> LocalRunner:
             return LocalRunner(self.device, self.jobs, self.folder, None if self.weights is None else Path(self.weights))
 
-        with open_store(self.url) as store:
-            return driver.answer(questions, store, make_runner, self.watcher)
+        with open_store(self.url) as store, live.watching(self.folder, self.watcher) as watcher:
+            return driver.answer(questions, store, make_runner, watcher)
 
 
 def lab_or_default(lab: Lab | None) -> Lab:
