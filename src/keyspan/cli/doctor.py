@@ -6,7 +6,12 @@ from typing import Any
 
 from keyspan.cli.options import current
 
-EXTRAS = {"networkx": ("graph", "graphs from networkx")}
+EXTRAS = {
+    "networkx": ("graph", "graphs from networkx"),
+    "psycopg": ("postgres", "a store in PostgreSQL"),
+    "fastapi": ("ui", "the local page"),
+    "duckdb": ("data", "exports as Parquet"),
+}
 
 
 def doctor() -> int:

@@ -63,15 +63,15 @@ class Lab:
         return self.store or default_store()
 
     @property
-    def folder(self) -> Path | None:
-        """Where checkpoints and file contents lie: beside a SQLite store."""
+    def folder(self) -> Path:
+        """Where checkpoints and file contents lie: beside an SQLite store, else in the folder of the default store."""
         prefix = "sqlite:///"
-        return Path(self.url[len(prefix) :]).parent if self.url.startswith(prefix) else None
+        return Path((self.url if self.url.startswith(prefix) else DEFAULT_STORE)[len(prefix) :]).parent
 
     @property
     def contents(self) -> Contents:
         """Arrays that came from files, by hash."""
-        return Contents(self.folder / "files" if self.folder else None)
+        return Contents(self.folder / "files")
 
     def answer(self, questions: Sequence[Question]) -> list[Outcome]:
         """Answer questions, training what the store does not hold."""

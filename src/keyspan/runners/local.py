@@ -30,6 +30,8 @@ from keyspan.verdict import Status, Verdict
 Progress = Callable[[list[str], int, int], None]
 _TRIES = 3
 DEVICES = ("auto", "cpu", "cuda")
+AHEAD = 20.0  # seconds of work that a worker wants in hand: enough to share it out well, and to leave some to other drivers
+GPU_SPEED = 300.0  # about how many cores a GPU is worth, for that
 GPU_NODES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 
 
@@ -85,6 +87,11 @@ class LocalRunner:
         self._deaths: Counter[str] = Counter()
         self._workers: list[_Worker] = []
         self._inbox: queue.Queue[tuple[_Worker, dict[str, Any] | None]] = queue.Queue()
+
+    @property
+    def appetite(self) -> float:
+        """Seconds of one core that this runner wants in hand."""
+        return AHEAD * (GPU_SPEED if self._whole or self.jobs is None else self.jobs)
 
     def run(
         self,
