@@ -33,6 +33,7 @@ _WHERE = {
     "ledger": "keyspan.papers.ledger",
     "measure": "keyspan.runners.measure",
     "open_store": "keyspan.evidence.store",
+    "report": "keyspan.views.report",
     "reproduce": "keyspan.views.reproduce",
 }
 _MODULES = {"embeddings": "keyspan.problems.embeddings", "graphs": "keyspan.problems.graphs"}
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from keyspan.runners.measure import calibrate as calibrate
     from keyspan.runners.measure import measure as measure
     from keyspan.verdict import Verdict as Verdict
+    from keyspan.views.report import report as report
     from keyspan.views.reproduce import reproduce as reproduce
 
 

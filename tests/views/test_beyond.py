@@ -45,7 +45,7 @@ def test_every_figure_has_a_drawing() -> None:
 def test_figures_are_drawn_with_their_data(name: str, tmp_path: Path) -> None:
     info = DRAWINGS[name].info(measured(name))
     files = drawings.draw_figure(info, name, tmp_path, "adler")
-    assert [path.name for path in files] == [f"adler-{name}.{kind}" for kind in ("svg", "png", "csv")]
+    assert [path.name for path in files] == [f"adler-{name}.{kind}" for kind in ("svg", "png", "csv", "pdf")]
     assert all(path.stat().st_size > 100 for path in files)
     with files[2].open() as handle:
         assert len(list(csv.DictReader(handle))) == len(info.rows()) > 0
@@ -59,7 +59,7 @@ def test_nothing_reached_is_drawn_too(name: str, tmp_path: Path) -> None:
     base = BASE[name]
     curves = [curve(base, {(1, 4): {}})] if name == "continual" else []
     found = compared(name, [line(base, cell(64, 32, None))], curves)
-    assert len(drawings.draw_figure(DRAWINGS[name].info(found), name, tmp_path, "adler")) == 3
+    assert len(drawings.draw_figure(DRAWINGS[name].info(found), name, tmp_path, "adler")) == 4
 
 
 def test_the_graphs_can_be_fitted(tmp_path: Path) -> None:
