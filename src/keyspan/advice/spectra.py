@@ -49,9 +49,11 @@ class LayerSpectra:
 
 def effective_rank(values: Float) -> Float:
     """exp of the entropy of singular values taken as shares; 0 where all are 0. values: (..., k)    returns: (...)"""
-    share = values / np.maximum(values.sum(axis=-1, keepdims=True), TINY)
+    top = values.max(axis=-1, initial=0.0)
+    share = values / np.where(top > 0, top, 1.0)[..., None]
+    share = share / np.maximum(share.sum(axis=-1, keepdims=True), 1.0)
     entropy = -(share * np.log(np.maximum(share, TINY))).sum(axis=-1)
-    return np.where(values.max(axis=-1, initial=0.0) > 0, np.exp(entropy), 0.0)
+    return np.where(top > 0, np.exp(entropy), 0.0)
 
 
 def stable_rank(values: Float) -> Float:
