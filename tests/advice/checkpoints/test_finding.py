@@ -206,12 +206,13 @@ def test_old_names_of_gains(tmp_path: Path) -> None:
            for name, tensor in tensors.items()}  # fmt: skip
     assert old.keys() != tensors.keys()
     ours = [open_checkpoint(save(tmp_path / name, config, t)) for name, t in (("new", tensors), ("old", old))]
-    rows = [token_vectors(one, plan(one).embeddings, range(20)) for one in ours]
-    assert np.array_equal(*rows)
+    first, second = (token_vectors(one, plan(one).embeddings, range(20)) for one in ours)
+    assert np.array_equal(first, second)
     for number in range(2):
-        weights = [read_layer(one, plan(one).layers[number]) for one in ours]
-        assert np.array_equal(*(w.inputs(rows[0]) for w in weights))
-        assert all(np.array_equal(*(w.folded(side, 1) for w in weights)) for side in ("query", "key"))  # type: ignore[arg-type]
+        here, there = (read_layer(one, plan(one).layers[number]) for one in ours)
+        assert np.array_equal(here.inputs(first), there.inputs(first))
+        assert np.array_equal(here.folded("query", 1), there.folded("query", 1))
+        assert np.array_equal(here.folded("key", 1), there.folded("key", 1))
 
 
 def test_relative_positions_of_bert_are_refused(tmp_path: Path) -> None:
