@@ -18,6 +18,7 @@ import types
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
+from functools import cached_property
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -66,6 +67,11 @@ class Spec:
             if "absent" not in f.metadata or value != f.metadata["absent"]:
                 data[f.name] = _plain(value)
         return data
+
+    @cached_property
+    def text(self) -> str:
+        """The spec as canonical JSON. A sweep asks for the ids of a million runs that share their parts."""
+        return canonical(self.to_json())
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
@@ -182,7 +188,11 @@ def canonical(data: Any) -> str:
 
 def digest(data: Any, prefix: str) -> str:
     """Identity of JSON data: the prefix and 96 bits of SHA-256 over its canonical form."""
-    return prefix + hashlib.sha256(canonical(data).encode()).hexdigest()[:24]
+    return _hashed(canonical(data), prefix)
+
+
+def _hashed(text: str, prefix: str) -> str:
+    return prefix + hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
 # ---------------------------------------------------------------------------------------------------- instruments
@@ -291,7 +301,7 @@ class Run(Spec, family="run", version=1):
     @property
     def problem_id(self) -> str:
         """Identity of the instance: the graph, the embeddings, the labels, the order of the data."""
-        return ids_of(self.to_json())[0]
+        return self._ids[0]
 
     @property
     def weights_id(self) -> str:
@@ -304,7 +314,15 @@ class Run(Spec, family="run", version=1):
     @property
     def run_id(self) -> str:
         """Identity of the member."""
-        return ids_of(self.to_json())[1]
+        return self._ids[1]
+
+    @cached_property
+    def _ids(self) -> tuple[str, str]:
+        """`ids_of` its JSON, made from the text of its parts."""
+        problem = _hashed(f'{{"problem":{self.problem.text},"replicate":{self.replicate}}}', "p")
+        parts = f'"arithmetic":{json.dumps(self.arithmetic)},"instrument":{self.instrument.text},"judge":{JUDGE_VERSION}'
+        rest = f'"problem":"{problem}","recipe":{self.recipe.text},"stopping":{self.stopping.text}'
+        return problem, _hashed(f"{{{parts},{rest}}}", "r")
 
 
 def ids_of(run: Mapping[str, Any]) -> tuple[str, str]:

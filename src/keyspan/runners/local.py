@@ -97,6 +97,11 @@ class LocalRunner(Pool[Process]):
                 asked = f"`--arithmetic {run.arithmetic}`"
                 raise BadInput(f"{asked} needs a CUDA device, but got a CPU. Use fp32, or --hand-out and a GPU machine.")
 
+    @property
+    def backlog(self) -> int:
+        """Messages that wait to be heard."""
+        return self._inbox.qsize()
+
     def close(self) -> list[Record]:
         """Stop the workers; they checkpoint what is unfinished. returns: records that finished on the way out"""
         for worker in self._workers:

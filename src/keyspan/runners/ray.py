@@ -167,6 +167,11 @@ class RayRunner(Pool[Actor]):
         self.jobs = jobs or gpus * self._gpu or max(1, int(self.ray.cluster_resources().get("CPU", 1)))
         self._messages: deque[tuple[Actor, Message | Fault]] = deque()
 
+    @property
+    def backlog(self) -> int:
+        """Messages that wait to be heard."""
+        return len(self._messages)
+
     def _connect(self) -> bool:
         """Join the cluster, or make one. returns: whether we joined, and so must leave"""
         if self.ray.is_initialized():
