@@ -240,6 +240,24 @@ class LinearUnit(Spec, family="linear-unit", version=1):
     """A linear threshold unit `sign(x . w)`: the instrument whose capacity, 2d, is known exactly (Cover 1965)."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Layer(Spec, family="layer", version=1):
+    """One layer of softmax attention, no residual, that answers at its query. heads: H    d_key: d_h    d_value: d_v
+
+    embed: tokens pass a linear map and get positions first, logits are divided by sqrt(d_model), and a linear map reads the
+    answer (Mahdavi et al. 2024, official code). If not, the layer alone.
+    """
+
+    heads: int
+    d_key: int
+    d_value: int = 1
+    embed: bool = True
+
+    def check(self) -> None:
+        for name, size in (("--heads", self.heads), ("--d-head", self.d_key), ("d_value", self.d_value)):
+            require(1 <= size <= WIDEST, f"`1 <= {name} <= {WIDEST}`", size, "Try 8.")
+
+
 # ------------------------------------------------------------------------------------------------------------- runs
 
 
@@ -379,16 +397,17 @@ class Question(Spec, family="question", version=1):
 
     def run(self, arm: Arm, level: int, replicate: int) -> Run:
         """The member at one point of the question."""
-        problem, instrument = self.problem, self.instrument
+        problem, instrument, recipe = self.problem, self.instrument, self.recipe
         if self.knob == "budget":
             instrument = instrument.with_budget(arm.heads, level)  # type: ignore[attr-defined]
         else:
             problem = problem.with_load(level)  # type: ignore[attr-defined]
+            recipe = recipe.with_load(level) if hasattr(recipe, "with_load") else recipe
         return Run(
             problem=problem,
             replicate=replicate,
             instrument=instrument,
-            recipe=self.recipe,
+            recipe=recipe,
             stopping=self.stopping,
             arithmetic=self.arithmetic,
         )

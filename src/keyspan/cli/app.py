@@ -20,9 +20,11 @@ from keyspan.cli import (
     ledger,
     measure,
     options,
+    report,
     reproduce,
     runs,
     sweep,
+    ui,
 )
 from keyspan.errors import BadInput, KeyspanError, shown
 
@@ -51,6 +53,8 @@ app.add_typer(fit.app, name="fit")
 app.command("reproduce")(reproduce.reproduce)
 app.command("ledger")(ledger.ledger)
 app.command("sweep")(sweep.sweep)
+app.command("report")(report.report)
+app.command("ui")(ui.ui)
 app.add_typer(runs.app, name="runs")
 app.command("bench")(bench.bench)
 app.command("doctor")(doctor.doctor)

@@ -10,6 +10,8 @@ EXTRAS = {
     "networkx": ("graph", "graphs from networkx"),
     "psycopg": ("postgres", "a store in PostgreSQL"),
     "ray": ("ray", "sweeps on a cluster"),
+    "fastapi": ("ui", "the local page"),
+    "duckdb": ("data", "exports as Parquet"),
 }
 
 

@@ -20,7 +20,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
@@ -29,17 +29,20 @@ import torch
 import keyspan
 from keyspan.errors import BadInput, KeyspanError
 from keyspan.evidence.record import Record, make_record
+from keyspan.files import safetensors
 from keyspan.files.contents import Contents
 from keyspan.files.paths import check_writable
 from keyspan.files.weights import ChannelWeights, write_weights
 from keyspan.lab.agenda import Agenda
 from keyspan.lab.checkpoints import Checkpoints
 from keyspan.lab.fleet import Control, Finished, sail
-from keyspan.problems import dichotomies, relations
-from keyspan.specs import Question, Run, canonical, decode
+from keyspan.lab.typed import plain
+from keyspan.problems import contexts, dichotomies, relations, typed
+from keyspan.problems.typed import TypedChannel
+from keyspan.specs import Layer, Question, Run, canonical, decode
 from keyspan.verdict import Verdict
 
-FAMILIES = (relations, dichotomies)  # imported so that their specs can be decoded
+FAMILIES = (relations, dichotomies, contexts, typed)  # imported so that their specs can be decoded
 
 
 def pick_device(name: str) -> str:
@@ -54,7 +57,7 @@ def pick_device(name: str) -> str:
 def record_of(finished: Finished, contents: Contents) -> Record:
     """A finished member as a record; where its graph or rows came from a file, with the path of that."""
     facts = dict(finished.facts)
-    for part in ("graph", "embeddings"):
+    for part in ("graph", "embeddings", "tokens"):
         sha = getattr(getattr(finished.run.problem, part, None), "content", None)
         if sha and (path := contents.source(sha)):
             facts[f"{part}_file"] = path
@@ -178,15 +181,32 @@ def _keep_weights(finished: Finished, folder: Path | None) -> None:
     if folder is None or finished.answers is None or "w_query" not in finished.answers:
         return
     folder.mkdir(parents=True, exist_ok=True)
-    kept = ChannelWeights(
-        w_query=finished.answers["w_query"],
-        w_key=finished.answers["w_key"],
-        bias=float(finished.answers["bias"]),
-        embeddings=finished.instance.embeddings,
-        edges=finished.instance.edges,
-        metadata={"run": canonical(finished.run.to_json()), "keyspan": keyspan.__version__},
-    )
-    write_weights(folder / f"{finished.run.run_id}.safetensors", kept)
+    about = {"run": canonical(finished.run.to_json()), "keyspan": keyspan.__version__}
+    if isinstance(finished.run.instrument, Layer):
+        safetensors.write(folder / f"{finished.run.run_id}.safetensors", dict(finished.answers), about)
+        return
+    for suffix, instance, w_query, w_key, bias in _channels(finished):
+        kept = ChannelWeights(
+            w_query=w_query,
+            w_key=w_key,
+            bias=bias,
+            embeddings=instance.embeddings,
+            edges=instance.edges,
+            metadata=about,
+        )
+        write_weights(folder / f"{finished.run.run_id}{suffix}.safetensors", kept)
+
+
+def _channels(finished: Finished) -> Iterator[tuple[str, Any, Any, Any, float]]:
+    """The plain channels that a member's weights are: itself, or one for every type. returns: end of the name, and each"""
+    answers, instrument = finished.answers, finished.run.instrument
+    assert answers is not None
+    if not isinstance(instrument, TypedChannel):
+        yield "", finished.instance, answers["w_query"], answers["w_key"], float(answers["bias"])
+        return
+    for t in range(len(finished.instance.edges)):
+        alone = plain(finished.instance, instrument, answers["w_query"], answers["w_key"], answers["gates"], t)
+        yield f"-{t}", *alone, 0.0
 
 
 # ------------------------------------------------------------------------------------------------------ serving

@@ -28,7 +28,7 @@ class Runner(Protocol):
     """Anything that turns members into records. more: asked after each record for members to take on as well
 
     A runner may have an `appetite`: how much it wants in hand, in seconds of one core; a `backlog`: how many messages wait to
-    be heard; and know which records are `stored` already.
+    be heard; know which records are `stored` already; and `refuse`, which raises for members that it can be known to fail at.
     """
 
     def run(self, runs: Sequence[Run], progress: Progress = ..., more: More = ...) -> Iterator[Record]: ...
@@ -104,7 +104,7 @@ class _Book:
     def __post_init__(self) -> None:
         self.provenance: dict[str, Mapping[str, Any]] = {}
         self.agenda = Agenda(self.questions, self._lookup)
-        self.ahead = self._wanted()
+        self.ahead = self.agenda.wanted(ENOUGH)  # told when they begin
 
     def _lookup(self, run_ids: Sequence[str]) -> dict[str, Verdict]:
         found = self.store.get_many(run_ids)
@@ -113,11 +113,7 @@ class _Book:
 
     def wanted(self) -> list[Run]:
         """Rounds that begin now, of one question or of several, told to the watcher."""
-        ahead, self.ahead = self.ahead, []
-        return ahead or self._wanted()
-
-    def _wanted(self) -> list[Run]:
-        runs = self.agenda.wanted(ENOUGH)
+        runs, self.ahead = self.ahead or self.agenda.wanted(ENOUGH), []
         if runs:
             self.rounds += 1
             self.watcher.round(self.rounds, runs, self.agenda.measured)
@@ -131,7 +127,7 @@ class _Book:
 
     def settled(self) -> Iterator[tuple[int, Outcome]]:
         """Questions that have been answered; what is known of their members is then left to the store."""
-        self.ahead = self.ahead or self._wanted()
+        self.ahead = self.ahead or self.agenda.wanted(ENOUGH)
         while (found := self.agenda.pop_answered()) is not None:
             number, answered = found
             ids = [probe.run.run_id for probe in answered.probes]
@@ -157,6 +153,9 @@ class _Bench:
         """Whether anything is left to be trained or to be waited for."""
         if self.runner is None and self.book.ahead:
             self.runner = self.make_runner()
+            refuse = getattr(self.runner, "refuse", None)
+            if refuse is not None:  # what this machine cannot train is said before anything begins
+                refuse(self.book.ahead)
             self.desk.appetite = getattr(self.runner, "appetite", None)
         self.runs = self.desk.next()
         return bool(self.runs) or self.desk.waiting

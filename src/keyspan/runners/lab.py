@@ -11,7 +11,7 @@ from keyspan.errors import BadInput, require
 from keyspan.evidence.store import open_store
 from keyspan.files.contents import Contents
 from keyspan.files.paths import check_writable, shown
-from keyspan.runners import driver
+from keyspan.runners import driver, live
 from keyspan.runners.driver import Outcome, Watcher
 from keyspan.runners.local import DEVICES, LocalRunner
 from keyspan.runners.pool import ON_ERROR
@@ -105,8 +105,8 @@ class Lab:
         """Answer questions, training what the store does not hold."""
         if self.weights is not None:
             check_writable(self.weights, "--weights")
-        with open_store(self.url) as store:
-            return driver.answer(questions, store, self.make_runner, self.watcher)
+        with open_store(self.url) as store, live.watching(self.folder, self.watcher) as watcher:
+            return driver.answer(questions, store, self.make_runner, watcher)
 
 
 def lab_or_default(lab: Lab | None) -> Lab:

@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +26,7 @@ from keyspan.runners.pool import Fault, Message, Pool, Worker
 from keyspan.specs import Run
 
 DEVICES = ("auto", "cpu", "cuda")
+ON_GPUS = ("tf32", "bf16")  # arithmetics that only a GPU trains in
 GPU_NODES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 
 
@@ -83,6 +85,17 @@ class LocalRunner(Pool[Process]):
         super().__init__(device, jobs or workers_on(device), on_error)  # None: the first worker to start says what it is on
         self.folder, self.weights = folder, weights
         self._inbox: queue.Queue[tuple[Process, dict[str, Any] | None]] = queue.Queue()
+
+    def refuse(self, runs: Sequence[Run]) -> None:
+        """`BadInput` for what can be known to fail before a worker is asked: a GPU, or its arithmetic, where there is none."""
+        if _may_have_gpu() and self.device != "cpu":
+            return
+        if self.device == "cuda":
+            raise BadInput("`--device cuda` needs a CUDA device, but this machine shows none. Use --device cpu.")
+        for run in runs:
+            if run.arithmetic in ON_GPUS:
+                asked = f"`--arithmetic {run.arithmetic}`"
+                raise BadInput(f"{asked} needs a CUDA device, but got a CPU. Use fp32, or --hand-out and a GPU machine.")
 
     @property
     def backlog(self) -> int:
