@@ -7,7 +7,6 @@ at the end each member has one record, with the bits and the answers of a sweep 
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import random
@@ -17,7 +16,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -177,14 +176,3 @@ def count(url: str) -> int:
     """How many records there are."""
     with open_store(url, read_only=True, missing_ok=True) as store:
         return store.count()
-
-
-def write(path: Path, kills: list[Kill]) -> None:
-    """Add kills to a log."""
-    new = not path.exists()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "a", newline="") as handle:
-        writer = csv.DictWriter(handle, [field.name for field in fields(Kill)], lineterminator="\n")
-        if new:
-            writer.writeheader()
-        writer.writerows(asdict(kill) for kill in kills)

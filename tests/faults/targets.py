@@ -22,7 +22,7 @@ from tests.advice.made import gpt2, llama, save
 
 from keyspan.advice.checkpoints.finding import plan
 from keyspan.errors import BadInput
-from keyspan.evidence.record import Record
+from keyspan.evidence.record import Record, make_record
 from keyspan.files import npy, safetensors
 from keyspan.files.arrays import read_array
 from keyspan.files.checkpoints import open_checkpoint
@@ -31,12 +31,12 @@ from keyspan.files.graphs import read_graph
 from keyspan.files.pairs import read_pairs
 from keyspan.files.vocabularies import read_vocabulary
 from keyspan.files.weights import read_weights
-from keyspan.lab import recipes
 from keyspan.problems.dichotomies import Dichotomies
 from keyspan.problems.relations import Relations
 from keyspan.runners.grids import read_grids
 from keyspan.runners.questions import relations_question
-from keyspan.specs import Channel, Run, decode
+from keyspan.specs import Run, decode
+from keyspan.verdict import Status, Verdict
 
 SMALL: dict[str, Any] = {"hidden_size": 8, "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 4, "vocab_size": 12}
 SHARD = "model-00001-of-00002.safetensors"
@@ -198,9 +198,13 @@ def _json(data: Any) -> bytes:
 
 
 def _run() -> Run:
-    return Run(
-        problem=Relations(items=9, d_model=4), replicate=1, instrument=Channel(heads=2, d_key=3), recipe=recipes.gradient()
-    )
+    question = relations_question(Relations(items=9, d_model=4), heads=[2], key_budgets=[4], seeds=1)
+    return next(iter(question.runs(question.arms[0], 4)))
+
+
+def _record() -> bytes:
+    verdict = Verdict(status=Status.MEASURED, exact=False, scores={"f1": 0.5, "margin": -0.25})
+    return make_record(_run(), verdict, steps=7, seconds=0.5, device="cpu").to_line().encode()
 
 
 def _config(made: tuple[dict[str, Any], Any]) -> bytes:
@@ -213,7 +217,19 @@ LLAMA = llama(num_hidden_layers=1, rope_scaling=ROPE, **SMALL)
 GPT2 = gpt2(n_embd=8, n_layer=1, n_head=2, n_positions=4, vocab_size=6)
 INDEX = {"weight_map": dict.fromkeys(LLAMA[1], SHARD)}
 NUMBERS = (b"0", b"-1", b"9223372036854775807", b"1e308", b"NaN", b"null", b"99999999999999999999", b"true", b"[]", b"{}")
-TOML_WORDS = (b"[[grid]]", b"each.", b"from = ", b"to = ", b"step = ", b"times = ", b"where = ", b"law(", b" and ", b"**", b"'''")
+TOML_WORDS = (
+    b"[[grid]]",
+    b"each.",
+    b"from = ",
+    b"to = ",
+    b"step = ",
+    b"times = ",
+    b"where = ",
+    b"law(",
+    b" and ",
+    b"**",
+    b"'''",
+)
 PATHS = (b"../", b"/etc/passwd", b"..\\", b"\\u0000", b"%2e%2e", b"outside.safetensors", b".safetensors")
 
 TARGETS: dict[str, Target] = {
@@ -226,9 +242,11 @@ TARGETS: dict[str, Target] = {
         ),
         (*NUMBERS, b'"family"', b'"version"', b'"problem"', b'"gaussian"'),
     ),
-    "record": Target(_text(read_record), (b'{"schema": 1}',), (*NUMBERS, b'"verdict"', b'"scores"', b'"run"')),
+    "record": Target(_text(read_record), (_record(),), (*NUMBERS, b'"verdict"', b'"scores"', b'"run"')),
     "sweep.toml": Target(_text(read_sweep_text), (SWEEP,), (*NUMBERS, *TOML_WORDS)),
-    "graph.csv": Target(_file("g.csv", read_graph), (b"source,target\n# x\n0,1\n2,3\n10,2147483647\n", b"\xef\xbb\xbf0\t1\n"), NUMBERS),
+    "graph.csv": Target(
+        _file("g.csv", read_graph), (b"source,target\n# x\n0,1\n2,3\n10,2147483647\n", b"\xef\xbb\xbf0\t1\n"), NUMBERS
+    ),
     "pairs.csv": Target(_file("p.csv", read_pairs), (b'a,b\n"c,d",e\n', b"1\t2\n"), (b'"', b"\t", b"\r\n", b"\0")),
     "graph.npz": Target(
         _file("g.npz", read_graph),
@@ -250,10 +268,14 @@ TARGETS: dict[str, Target] = {
     "safetensors, header": Target(
         _inside(with_length, _file("x.safetensors", every_tensor)),
         (_header(_tensors()), b'{"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}}'),
-        (b'"dtype"', b'"shape"', b'"data_offsets"', b'"F64"', b'"F8_E4M3"', b"[0,8]", b"[4294967296,4294967296]", *NUMBERS),
+        (b'"dtype"', b'"shape"', b'"data_offsets"', b'"F8_E4M3"', b"[0,8]", b"[4294967296,4294967296]", *NUMBERS),
     ),
-    "weights": Target(_inside(with_length, _file("w.safetensors", read_weights)), (_header(_tensors()),), (b'"w_key"', *NUMBERS)),
-    "config.json": Target(_folder("config.json", *LLAMA, 1), (_config(LLAMA), _config(GPT2)), (*NUMBERS, b'"llama"', b'"gemma3"')),
+    "weights": Target(
+        _inside(with_length, _file("w.safetensors", read_weights)), (_header(_tensors()),), (b'"w_key"', *NUMBERS)
+    ),
+    "config.json": Target(
+        _folder("config.json", *LLAMA, 1), (_config(LLAMA), _config(GPT2)), (*NUMBERS, b'"llama"', b'"gemma3"')
+    ),
     "config.json, GPT-2": Target(_folder("config.json", *GPT2, 1), (_config(GPT2),), (*NUMBERS, b'"n_head"', b'"text_config"')),
     "index.json": Target(_folder("model.safetensors.index.json", *LLAMA, 2), (_json(INDEX),), (*PATHS, *NUMBERS)),
     "tokenizer.json": Target(
