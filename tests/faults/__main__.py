@@ -32,7 +32,7 @@ def kill_many(out: Path, wanted: int, until: float) -> bool:
     with tempfile.TemporaryDirectory(prefix="keyspan-kills-", ignore_cleanup_errors=True) as name:
         calm = kills.undisturbed(Path(name)) if left > 0 else None
         while calm and left > 0 and time.monotonic() < until:
-            found = list(kills.episode(number, Path(name), calm, random.Random(SEED + number)))
+            found = list(kills.episode(number, Path(name), calm, random.Random(SEED + number), 1 + number % 2))
             log.write(out / "kills.csv", found)  # of an episode that ended as it should
             left -= len(found)
             say(f"episode {number}: {len(found)} kills, {max(0, left)} to go")

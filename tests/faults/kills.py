@@ -128,15 +128,19 @@ def strike(process: subprocess.Popen[str], what: str) -> bool:
     return bool(victims)
 
 
-def episode(number: int, folder: Path, calm: Calm, draws: random.Random) -> Iterator[Kill]:
-    """Kill a sweep until it ends by itself, and hold what it leaves to the undisturbed one. yields: every kill"""
+def episode(number: int, folder: Path, calm: Calm, draws: random.Random, jobs: int, most: int = 1000) -> Iterator[Kill]:
+    """Kill a sweep until it ends by itself, and hold what it leaves to the undisturbed one. yields: every kill
+
+    most: kills, after which it is left alone
+    """
     home = folder / f"rough-{number}"
     url, file = f"sqlite:///{home}/s.db", folder / "kills.toml"
     kept: dict[str, str] = {}
+    kills = 0
     for start in range(SESSIONS):
-        process, began = begin(url, file, 1 + number % 2), time.monotonic()
+        process, began = begin(url, file, jobs), time.monotonic()
         worker_too = draws.random() < 0.25  # at most one a start: a member that dies three times counts as too large
-        for what in (["worker"] if worker_too else []) + [draws.choice(["all", "driver"])]:
+        for what in ((["worker"] if worker_too else []) + [draws.choice(["all", "driver"])])[: most - kills]:
             _wait(process, url, len(kept), calm.seconds, draws)
             after = time.monotonic() - began
             if not strike(process, what):
@@ -147,6 +151,7 @@ def episode(number: int, folder: Path, calm: Calm, draws: random.Random) -> Iter
             assert kept.items() <= now.items(), "a record that was stored is gone or has changed"
             when = "working" if len(now) > len(kept) else "begun"
             stamp = datetime.now(UTC).isoformat(timespec="seconds")
+            kills += 1
             yield Kill(stamp, number, start, what, round(after, 2), when, len(now), len(calm.bits))
             kept = now
         if process.returncode is None or process.returncode != -signal.SIGKILL:
