@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.faults import fuzz, kills, log
+from tests.faults import drivers, events, fuzz, kills, log
 from tests.faults.targets import TARGETS
 
 SEED = 20261119
@@ -55,14 +55,40 @@ def fuzz_all(out: Path, wanted: int, until: float) -> bool:
     return all(done.get(target, 0) >= share for target in TARGETS)
 
 
+def events_all(out: Path, until: float) -> bool:
+    """Everything else that can befall a sweep, once. returns: whether that is done"""
+    done = {row["event"] for row in log.read(out / "events.csv")}
+    left = [name for name in events.EVENTS if name not in done]
+    with tempfile.TemporaryDirectory(prefix="keyspan-events-", ignore_cleanup_errors=True) as name:
+        calm = kills.undisturbed(Path(name)) if left else None
+        while calm and left and time.monotonic() < until:
+            found = events.happen(left.pop(0), Path(name), calm)
+            log.write(out / "events.csv", [found])
+            say(f"{found.event}: {found.seen}")
+    return not left
+
+
+def share_all(out: Path, cells: int) -> bool:
+    """Four drivers on one PostgreSQL store, each killed once."""
+    if not log.read(out / "drivers.csv"):
+        with tempfile.TemporaryDirectory(prefix="keyspan-drivers-", ignore_cleanup_errors=True) as name:
+            found = drivers.share(Path(name), 4, cells, random.Random(SEED))
+        log.write(out / "drivers.csv", [found])
+        say(str(found))
+        if found.lost or not found.answers_equal:
+            raise SystemExit(1)
+    return True
+
+
 def main() -> int:
     """Entry point. returns: 0 when all is done, 3 when the time was up"""
     parser = argparse.ArgumentParser(prog="python -m tests.faults")
-    parser.add_argument("part", nargs="?", choices=["all", "kills", "fuzz"], default="all")
+    parser.add_argument("part", nargs="?", choices=["all", "kills", "fuzz", "events", "drivers"], default="all")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/faults"))
     parser.add_argument("--minutes", type=float, default=1e6)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--inputs", type=int, default=1_000_000)
+    parser.add_argument("--cells", type=int, default=5000, help="of four drivers on PostgreSQL")
     args = parser.parse_args()
     until = time.monotonic() + 60 * args.minutes
     whole = True
@@ -70,6 +96,10 @@ def main() -> int:
         whole &= kill_many(args.out, args.kills, until)
     if args.part in ("all", "fuzz"):
         whole &= fuzz_all(args.out, args.inputs, until)
+    if args.part in ("all", "events"):
+        whole &= events_all(args.out, until)
+    if args.part in ("all", "drivers"):
+        whole &= share_all(args.out, args.cells)
     return 0 if whole else 3
 
 
