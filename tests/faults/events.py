@@ -175,8 +175,8 @@ def ray_dies(home: Path, calm: Calm) -> str:
         seen = is_calm(url, answer, calm)
     finally:
         with suppress(Exception):
-            cluster.shutdown()
-        ray.shutdown()  # type: ignore[no-untyped-call]
+            cluster.shutdown()  # type: ignore[no-untyped-call]
+        ray.shutdown()
     return f"a worker of {len(victims)} killed, then one of two raylets after {left} records; {seen}"
 
 
