@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.faults import drivers, events, fuzz, kills, log
+from tests.faults import drivers, events, fuzz, kills, log, memory, picture
 from tests.faults.targets import TARGETS
 
 SEED = 20261119
@@ -37,6 +37,7 @@ def kill_many(out: Path, wanted: int, until: float) -> bool:
             left -= len(found)
             say(f"episode {number}: {len(found)} kills, {max(0, left)} to go")
             number += 1
+    picture.draw(out / "kills.csv", out / "kills.svg")
     return left <= 0
 
 
@@ -80,15 +81,27 @@ def share_all(out: Path, cells: int) -> bool:
     return True
 
 
+def memory_of(out: Path, runs: int) -> bool:
+    """Peak memory of what reads a store of so many runs."""
+    if not log.read(out / "memory.csv"):
+        with tempfile.TemporaryDirectory(prefix="keyspan-memory-") as name:
+            found = memory.peaks(Path(name), runs)
+        log.write(out / "memory.csv", found)
+        for peak in found:
+            say(str(peak))
+    return True
+
+
 def main() -> int:
     """Entry point. returns: 0 when all is done, 3 when the time was up"""
     parser = argparse.ArgumentParser(prog="python -m tests.faults")
-    parser.add_argument("part", nargs="?", choices=["all", "kills", "fuzz", "events", "drivers"], default="all")
+    parser.add_argument("part", nargs="?", choices=["all", "kills", "fuzz", "events", "drivers", "memory"], default="all")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/faults"))
     parser.add_argument("--minutes", type=float, default=1e6)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--inputs", type=int, default=1_000_000)
     parser.add_argument("--cells", type=int, default=5000, help="of four drivers on PostgreSQL")
+    parser.add_argument("--runs", type=int, default=100_000, help="in the store whose readers' memory is measured")
     args = parser.parse_args()
     until = time.monotonic() + 60 * args.minutes
     whole = True
@@ -100,6 +113,8 @@ def main() -> int:
         whole &= events_all(args.out, until)
     if args.part in ("all", "drivers"):
         whole &= share_all(args.out, args.cells)
+    if args.part in ("all", "memory"):
+        whole &= memory_of(args.out, args.runs)
     return 0 if whole else 3
 
 
