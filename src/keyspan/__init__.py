@@ -22,6 +22,7 @@ _WHERE = {
     "Lab": "keyspan.runners.lab",
     "Record": "keyspan.evidence.record",
     "Relations": "keyspan.problems.relations",
+    "TypedRelations": "keyspan.problems.typed",
     "Verdict": "keyspan.verdict",
     "audit": "keyspan.advice.audit",
     "calibrate": "keyspan.runners.measure",
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from keyspan.problems import graphs as graphs
     from keyspan.problems.dichotomies import Dichotomies as Dichotomies
     from keyspan.problems.relations import Relations as Relations
+    from keyspan.problems.typed import TypedRelations as TypedRelations
     from keyspan.runners.cells import fit as fit
     from keyspan.runners.lab import Lab as Lab
     from keyspan.runners.measure import calibrate as calibrate

@@ -294,6 +294,9 @@ def test_a_missing_store(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------------------------------------------- migrations
 
 
+NOW = list(range(1, len(migrations.MIGRATIONS) + 1))
+
+
 def later(monkeypatch: pytest.MonkeyPatch, *more: Callable[[sa.Connection], None]) -> None:
     """Pretend that this keyspan is a later one, with more migrations."""
     monkeypatch.setattr(migrations, "MIGRATIONS", (*migrations.MIGRATIONS, *more))
@@ -316,26 +319,30 @@ def test_migrations_run_forward_in_order(path: Path, monkeypatch: pytest.MonkeyP
     before = path.stat().st_mtime_ns
     with open_store(f"sqlite:///{path}", read_only=True) as store:
         lines = [r.to_line() for r in store.records()]
-    assert versions(path) == [1, 2]
+    assert versions(path) == NOW
     with monkeypatch.context() as patch:
         later(patch, add_table, add_row)
-        one_line(opens(path, read_only=True), "must have version 4,", "has 2", "Open it once for writing")
+        one_line(
+            opens(path, read_only=True), f"must have version {len(NOW) + 2},", f"has {len(NOW)}", "Open it once for writing"
+        )
         assert path.stat().st_mtime_ns == before
         with open_store(f"sqlite:///{path}") as store:
             assert [r.to_line() for r in store.records()] == lines
         with open_store(f"sqlite:///{path}"), open_store(f"sqlite:///{path}", read_only=True):
             pass
-        assert versions(path) == [1, 2, 3, 4]
+        assert versions(path) == [*NOW, len(NOW) + 1, len(NOW) + 2]
         with closing(sqlite3.connect(path)) as connection:
             assert connection.execute("SELECT x FROM added").fetchall() == [(3,)]
     for read_only in (False, True):  # and now that keyspan is the old one again
-        one_line(opens(path, read_only=read_only), "must have version <= 2", "has 4", "Use a newer keyspan")
+        one_line(
+            opens(path, read_only=read_only), f"must have version <= {len(NOW)}", f"has {len(NOW) + 2}", "Use a newer keyspan"
+        )
 
 
 def test_a_new_store_is_made_at_the_latest_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     later(monkeypatch, add_table)
     opens(tmp_path / "new.db")()
-    assert versions(tmp_path / "new.db") == [1, 2, 3]
+    assert versions(tmp_path / "new.db") == [*NOW, len(NOW) + 1]
 
 
 def test_a_migration_that_fails_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -346,7 +353,7 @@ def test_a_migration_that_fails_changes_nothing(path: Path, monkeypatch: pytest.
     with monkeypatch.context() as patch:
         later(patch, add_table, fails)
         one_line(opens(path), "nothing_of_this_name")
-    assert versions(path) == [1, 2]
+    assert versions(path) == NOW
     opens(path)()
 
 
@@ -366,7 +373,7 @@ def test_many_migrate_at_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     for thread in threads:
         thread.join()
     assert errors == []
-    assert versions(path) == [1, 2, 3, 4]
+    assert versions(path) == [*NOW, len(NOW) + 1, len(NOW) + 2]
 
 
 # ---------------------------------------------------------------------------------------------------- append-only, safe

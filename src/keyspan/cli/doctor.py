@@ -9,6 +9,7 @@ from keyspan.cli.options import current
 EXTRAS = {
     "networkx": ("graph", "graphs from networkx"),
     "psycopg": ("postgres", "a store in PostgreSQL"),
+    "ray": ("ray", "sweeps on a cluster"),
     "fastapi": ("ui", "the local page"),
     "duckdb": ("data", "exports as Parquet"),
 }

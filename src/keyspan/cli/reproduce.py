@@ -18,14 +18,19 @@ def reproduce(
     out: Path = typer.Option(Path("figures"), help="Folder for the pictures and their data."),
     width: str = typer.Option("page", help="Of the pictures: page (6.8 inches) or column (3.3 inches)."),
     jobs: int | None = typer.Option(None, help="Worker processes (default: one a core)."),
+    embeddings: str | None = typer.Option(
+        None, help="Item vectors for adler:block: .npy, .safetensors or .safetensors#tensor.", metavar="FILE"
+    ),
     hand_out: Path | None = typer.Option(None, help="Write the questions here for keyspan.lab.worker; train nothing."),
 ) -> int:
     """Measure a figure as its authors define it, draw it, and judge the claims that it can decide."""
     from keyspan.cli import asking, show
     from keyspan.papers.reproduce import plan
+    from keyspan.runners.given import given_rows
     from keyspan.views.reproduce import carry_out_and_draw, check_folder, check_width
 
-    chosen = plan(name, tier, current.seed)
+    rows = None if embeddings is None else given_rows(embeddings, asking.contents(hand_out))
+    chosen = plan(name, tier, current.seed, rows)
     folder = check_folder(out)
     check_width(width)
     if hand_out is not None:

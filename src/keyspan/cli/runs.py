@@ -19,7 +19,7 @@ LESS = ("kind", "steps", "exact", "d_model", "replicate", "items")  # columns th
 
 @app.command("list")
 def list_runs(
-    kind: str | None = typer.Option(None, help="Only this problem family: relations, dichotomies ..."),
+    kind: str | None = typer.Option(None, help="Only this problem family: relations, dichotomies, labels ..."),
     status: str | None = typer.Option(None, help="Only this status: measured, diverged ..."),
     limit: int | None = typer.Option(None, help="At most this many (default: all with --json, else 50)."),
 ) -> int:
@@ -169,10 +169,10 @@ def _url(name: str) -> str:
 def decodable() -> None:
     """Import the families whose specs a record may hold, so that they can be decoded and their ids checked."""
     from keyspan.lab import recipes
-    from keyspan.problems import dichotomies, relations
+    from keyspan.problems import contexts, dichotomies, relations
     from keyspan.theory import constructions
 
-    assert recipes and dichotomies and relations and constructions
+    assert recipes and contexts and dichotomies and relations and constructions
 
 
 @app.command("remove")

@@ -47,8 +47,13 @@ def _seals_and_leases(connection: sa.Connection) -> None:
         last = rows[-1][0]
 
 
+def _sweeps(connection: sa.Connection) -> None:
+    """Sweeps that were begun, and how far their cells are."""
+    tables.metadata.create_all(connection, [tables.sweeps, tables.cells])
+
+
 # The n-th leads from version n to n + 1.
-MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = (_first, _seals_and_leases)
+MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = (_first, _seals_and_leases, _sweeps)
 
 
 def version_of(connection: sa.Connection, where: str) -> int:

@@ -163,7 +163,7 @@ def explained(where: str) -> Iterator[None]:
     """Turn what SQLite and SQLAlchemy raise into a `StoreError` of one line."""
     try:
         yield
-    except (sa.exc.SQLAlchemyError, sqlite3.Error) as error:
+    except (sa.exc.SQLAlchemyError, sqlite3.Error, UnicodeDecodeError) as error:  # the last from a name that is damaged
         cause: object = getattr(error, "orig", None) or error
         other = ("answer", "it does not", "Check the file with `sqlite3 FILE 'PRAGMA integrity_check'`.")
         rule, found, fix = _REASONS.get(_code(cause), other)

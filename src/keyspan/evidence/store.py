@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from itertools import islice
 from typing import TypeVar
@@ -21,7 +22,7 @@ from keyspan.errors import BadInput, StoreError, StoreLost, require, shown
 from keyspan.evidence import postgres, sqlite
 from keyspan.evidence.migrations import migrate
 from keyspan.evidence.record import Record
-from keyspan.evidence.tables import first, leases, live, now, records, removals, seal
+from keyspan.evidence.tables import cells, first, leases, live, now, records, removals, seal
 from keyspan.verdict import Status
 
 T = TypeVar("T")
@@ -50,15 +51,19 @@ class Store(AbstractContextManager["Store"]):
         """`put`, or with `copies` `put_copy`, of many, a batch to a transaction. returns: how many were kept"""
         source, added = iter(new), 0
         while batch := list(islice(source, BATCH)):
-            tries = 0
-
-            def insert(connection: sa.Connection, batch: list[Record] = batch) -> int:
-                nonlocal tries
-                tries += 1
-                return sum(_insert(connection, record, copies=copies, again=tries > 1) for record in batch)
-
-            added += self.within(insert, locks=True)
+            added += sum(self.put_each(batch, copies=copies))
         return added
+
+    def put_each(self, batch: Sequence[Record], *, copies: bool = False) -> list[bool]:
+        """`put_all` of a few, in one transaction. returns: for each, whether it was kept"""
+        tries = 0
+
+        def insert(connection: sa.Connection) -> list[bool]:
+            nonlocal tries
+            tries += 1
+            return _insert(connection, batch, copies=copies, again=tries > 1)
+
+        return self.within(insert, locks=True)
 
     def remove(self, run_id: str) -> int:
         """Hide every copy of a run; it may be measured and put again. returns: how many copies were hidden"""
@@ -69,6 +74,7 @@ class Store(AbstractContextManager["Store"]):
             if not seqs:
                 raise _unknown(run_id)
             connection.execute(removals.insert(), [{"seq": seq, "removed": now()} for seq in seqs])
+            connection.execute(cells.delete())  # any cell of a sweep may have rested on it
             return len(seqs)
 
         return self.within(hide, locks=True)
@@ -189,18 +195,32 @@ def _read(row: sa.Row[tuple[object, ...]]) -> Record:
 _SEALED = ("copy", "run_id", "problem_id", "kind", "status", "content", "body")
 
 
-def _insert(connection: sa.Connection, record: Record, *, copies: bool, again: bool) -> bool:
-    """Keep a record if it is new. again: the server went away before, and nobody knows whether it was kept then"""
-    query = sa.select(records.c.copy, records.c.content, records.c.body, live).where(records.c.run_id == record.run_id)
-    known, content, body = connection.execute(query).all(), record.content, record.to_line()
+def _insert(connection: sa.Connection, batch: Sequence[Record], *, copies: bool, again: bool) -> list[bool]:
+    """Keep those that are new. again: the server went away before, and nobody knows whether they were kept then"""
+    ids = list({record.run_id for record in batch})
+    query = sa.select(records.c.run_id, records.c.copy, records.c.content, records.c.body, live).where(
+        records.c.run_id.in_(ids)
+    )
+    known: dict[str, list[tuple[int, str, str, bool]]] = defaultdict(list)
+    for run_id, *row in connection.execute(query):
+        known[run_id].append((row[0], row[1], row[2], bool(row[3])))
+    kept: list[bool] = []
+    rows: list[dict[str, object]] = []
+    for record in batch:
+        here, content, body = known[record.run_id], record.content, record.to_line()
+        if any(alive and (not copies or content == theirs) for _, theirs, _, alive in here):
+            kept.append(again and any(alive and theirs == body for _, _, theirs, alive in here))
+            continue
+        copy = 1 + max((copy for copy, _, _, _ in here), default=-1)
+        parts = (copy, record.run_id, record.problem_id, record.kind, str(record.verdict.status), content, body)
+        rows.append({**dict(zip(_SEALED, parts, strict=True)), "seal": seal(*parts)})
+        here.append((copy, content, "", True))
+        kept.append(True)
     if not copies:
-        connection.execute(leases.delete().where(leases.c.run_id == record.run_id))  # nobody needs to work on it now
-    if any(live and (not copies or content == theirs) for _, theirs, _, live in known):
-        return again and any(live and theirs == body for _, _, theirs, live in known)
-    copy = 1 + max((copy for copy, _, _, _ in known), default=-1)
-    parts = (copy, record.run_id, record.problem_id, record.kind, str(record.verdict.status), content, body)
-    connection.execute(records.insert().values(**dict(zip(_SEALED, parts, strict=True)), seal=seal(*parts)))
-    return True
+        connection.execute(leases.delete().where(leases.c.run_id.in_(ids)))  # nobody needs to work on them now
+    if rows:
+        connection.execute(records.insert(), rows)
+    return kept
 
 
 def open_store(url: str, *, read_only: bool = False, missing_ok: bool = False) -> Store:

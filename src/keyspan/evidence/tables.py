@@ -52,7 +52,24 @@ leases = sa.Table(  # members that a driver has in hand
     sa.Column("run_id", plain, primary_key=True),
     *_text("holder"),
 )
-
+sweeps = sa.Table(  # files of cells that were begun, the latest last
+    "sweeps",
+    metadata,
+    sa.Column("seq", sequence, primary_key=True, autoincrement=True),
+    sa.Column("seed", sa.BigInteger, nullable=False),
+    sa.Column("cells", sa.Integer, nullable=False),
+    sa.Column("skipped", sa.Integer, nullable=False),
+    *_text("sweep_id", "name", "text", "folder", "created"),
+    sqlite_autoincrement=True,
+)
+cells = sa.Table(  # what a driver last saw of a sweep's cells: members without a number, the row of the table
+    "cells",
+    metadata,
+    sa.Column("sweep_id", plain, primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("failed", sa.Integer, nullable=False),
+    *_text("body"),
+)
 
 _earlier, _removed = records.alias("earlier"), sa.select(removals.c.seq)
 live = records.c.seq.not_in(_removed)

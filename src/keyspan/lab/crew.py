@@ -31,7 +31,10 @@ OWN = "own."  # before the names of what an instrument's members carry along, am
 BUCKETS = {  # by family of the instrument
     "channel": "keyspan.attention.channel:ChannelBucket",
     "heads": "keyspan.attention.heads:HeadsBucket",
+    "layer": "keyspan.attention.layer:LayerBucket",
+    "routed": "keyspan.attention.routed:RoutedBucket",
     "linear-unit": "keyspan.attention.linear:LinearBucket",
+    "typed-channel": "keyspan.attention.typed:TypedBucket",
 }
 FUSED = "keyspan.attention.kernels.channel:FusedChannelBucket"
 SHOWN = {  # channels that are not shown all pairs at every step, by family of their recipe's `show`
@@ -59,7 +62,9 @@ def make_bucket(runs: Sequence[Run], device: torch.device) -> Bucket:
     name = BUCKETS.get(runs[0].instrument.family)
     if name is None:
         raise BadInput(f"An instrument must be one of {'|'.join(BUCKETS)}, but got {runs[0].instrument.family}.")
-    if isinstance(runs[0].instrument, Channel) and recipe.show is not None:
+    if recipe.show is not None:
+        if not isinstance(runs[0].instrument, Channel):
+            raise BadInput(f"Only a channel can be shown {recipe.show.family}, but got {runs[0].instrument.family}. Show all.")
         name = SHOWN[recipe.show.family]
     module, _, kind = (FUSED if kernel_of(runs[0], device) == "triton" else name).partition(":")
     made: Bucket = getattr(import_module(module), kind)(runs, recipe.loss, recipe.init_scale, recipe.bias, device)

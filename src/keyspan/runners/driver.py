@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from time import sleep
@@ -20,13 +20,15 @@ from keyspan.verdict import Verdict
 Progress = Callable[[list[str], int, int], None]
 More = Callable[[], Sequence[Run]]
 PAUSE = 0.2  # seconds between two looks while others have all that is left
+TOGETHER = 100  # records to store at once, where they arrive faster than one by one
 ENOUGH = 1000  # members to propose at a time: ten thousand questions are not all asked before the first member begins
 
 
 class Runner(Protocol):
     """Anything that turns members into records. more: asked after each record for members to take on as well
 
-    A runner may have an `appetite`: how much it wants in hand, in seconds of one core.
+    A runner may have an `appetite`: how much it wants in hand, in seconds of one core; a `backlog`: how many messages wait to
+    be heard; know which records are `stored` already; and `refuse`, which raises for members that it can be known to fail at.
     """
 
     def run(self, runs: Sequence[Run], progress: Progress = ..., more: More = ...) -> Iterator[Record]: ...
@@ -70,7 +72,7 @@ def answers(
     watcher: Watcher | None = None,
     *,
     stop_on_failure: bool = False,
-) -> Iterator[tuple[int, Outcome]]:
+) -> Generator[tuple[int, Outcome], None, None]:
     """Answer questions, training only what the store does not hold. yields: a question's number and its outcome, as it is
     answered. The runner is made only if something is trained.
 
@@ -102,7 +104,7 @@ class _Book:
     def __post_init__(self) -> None:
         self.provenance: dict[str, Mapping[str, Any]] = {}
         self.agenda = Agenda(self.questions, self._lookup)
-        self.first = self._wanted()
+        self.ahead = self.agenda.wanted(ENOUGH)  # told when they begin
 
     def _lookup(self, run_ids: Sequence[str]) -> dict[str, Verdict]:
         found = self.store.get_many(run_ids)
@@ -111,11 +113,7 @@ class _Book:
 
     def wanted(self) -> list[Run]:
         """Rounds that begin now, of one question or of several, told to the watcher."""
-        first, self.first = self.first, []
-        return first or self._wanted()
-
-    def _wanted(self) -> list[Run]:
-        runs = self.agenda.wanted(ENOUGH)
+        runs, self.ahead = self.ahead or self.agenda.wanted(ENOUGH), []
         if runs:
             self.rounds += 1
             self.watcher.round(self.rounds, runs, self.agenda.measured)
@@ -129,6 +127,7 @@ class _Book:
 
     def settled(self) -> Iterator[tuple[int, Outcome]]:
         """Questions that have been answered; what is known of their members is then left to the store."""
+        self.ahead = self.ahead or self.agenda.wanted(ENOUGH)
         while (found := self.agenda.pop_answered()) is not None:
             number, answered = found
             ids = [probe.run.run_id for probe in answered.probes]
@@ -148,11 +147,15 @@ class _Bench:
         self.desk = Desk(book.store, book.wanted, book.hear)
         self.runner: Runner | None = None
         self.runs: list[Run] = []
+        self._arrived: list[Record] = []
 
     def work(self) -> bool:
         """Whether anything is left to be trained or to be waited for."""
-        if self.runner is None and self.book.first:
+        if self.runner is None and self.book.ahead:
             self.runner = self.make_runner()
+            refuse = getattr(self.runner, "refuse", None)
+            if refuse is not None:  # what this machine cannot train is said before anything begins
+                refuse(self.book.ahead)
             self.desk.appetite = getattr(self.runner, "appetite", None)
         self.runs = self.desk.next()
         return bool(self.runs) or self.desk.waiting
@@ -164,23 +167,33 @@ class _Bench:
             return
         assert self.runner is not None
         for record in self.runner.run(self.runs, self.book.watcher.progress, self.desk.next):
-            yield self._keep(record)
+            self._arrived.append(record)
+            if len(self._arrived) >= TOGETHER or not getattr(self.runner, "backlog", 0):
+                yield from self._keep()
+        yield from self._keep()
 
-    def _keep(self, record: Record) -> Record:
-        store, run_id = self.book.store, record.run_id
-        if store.put(record):
-            self.book.trained.add(run_id)
-        else:  # somebody was first, and theirs is the one that answers
-            record = store.get(run_id) or record
-        self.desk.done(run_id)
-        self.book.hear(record)
-        if self.stop_on_failure and not record.verdict.measured:
-            raise RunnerError(f"Every member must be measured with `--on-error stop`, but {run_id} is {record.verdict.status}.")
-        return record
+    def _keep(self) -> list[Record]:
+        """Store what has arrived, in one transaction, and tell of it. returns: the records that answer"""
+        arrived, self._arrived = self._arrived, []
+        stored = getattr(self.runner, "stored", set[str]())
+        mine = [record for record in arrived if record.run_id not in stored]
+        kept = dict(zip((record.run_id for record in mine), self.book.store.put_each(mine), strict=True)) if mine else {}
+        known = self.book.store.get_many(run_id for run_id, new in kept.items() if not new)  # somebody was first
+        found = [known.get(record.run_id, record) for record in arrived]
+        for record in found:
+            if record.run_id not in known:
+                self.book.trained.add(record.run_id)
+            self.desk.done(record.run_id)
+            self.book.hear(record)
+        for record in found:
+            if self.stop_on_failure and not record.verdict.measured:
+                got = f"{record.run_id} is {record.verdict.status}"
+                raise RunnerError(f"Every member must be measured with `--on-error stop`, but {got}.")
+        return found
 
     def close(self) -> None:
         try:
-            for record in self.runner.close() if self.runner is not None else ():
-                self._keep(record)
+            self._arrived += self.runner.close() if self.runner is not None else []
+            self._keep()
         finally:
             self.desk.close()

@@ -24,6 +24,7 @@ STILL = 6  # of our own heartbeats during which another's must have stood still 
 LOOK = 1.0  # seconds between two looks at what others have finished; more where a look takes long
 SHARE = 0.05  # of our time that such looks may take
 SLICE = 200  # members taken at once
+ENOUGH = 0.7  # of what is wanted in hand: no more is taken as long as there is so much
 
 
 def myself() -> Holder:
@@ -128,6 +129,8 @@ class Desk:
         if self._theirs and time.monotonic() >= self._look_at:
             self._look()
         taken: list[Run] = []
+        if self.appetite is not None and self._held > ENOUGH * self.appetite:
+            return taken  # a little at a time would cost a transaction each
         while self.appetite is None or self._held < self.appetite:
             if not self._free:
                 self._free.extend(self.wanted())

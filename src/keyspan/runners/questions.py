@@ -14,6 +14,7 @@ from keyspan.lab import recipes
 from keyspan.lab.recipes import Recipe
 from keyspan.problems.dichotomies import Dichotomies
 from keyspan.problems.relations import Relations
+from keyspan.problems.typed import SHARING, AnyRelations, TypedChannel, TypedRelations
 from keyspan.specs import ARITHMETICS, WIDEST, Arm, Channel, LinearUnit, Question
 from keyspan.theory.bounds import law
 
@@ -83,8 +84,17 @@ def default_heads(items: int) -> tuple[int, ...]:
     return tuple(out)
 
 
+def heads_tried(problem: AnyRelations, sharing: str) -> tuple[int, ...]:
+    """The default heads of a problem: of each type, where types have heads of their own; of all together, where they share."""
+    if isinstance(problem, Relations):
+        return default_heads(problem.items)
+    if sharing == "shared":
+        return default_heads(problem.types * problem.items)
+    return tuple(problem.types * h for h in default_heads(problem.items))
+
+
 def relations_question(
-    problem: Relations,
+    problem: AnyRelations,
     *,
     heads: Sequence[int] | int | None = None,
     key_budgets: Sequence[int] | int | None = None,
@@ -98,6 +108,7 @@ def relations_question(
     contexts: int | None = None,
     batches: int | None = None,
     replay: bool = False,
+    sharing: str | None = None,
     arithmetic: str = "fp32",
 ) -> Question:
     """The capacity D_K* of a cell: the smallest key budget, over the heads tried, whose F1 meets the target.
@@ -105,6 +116,7 @@ def relations_question(
     target, criterion: by default the recipe's own (`RECIPES`)    arithmetic: of training; judged in fp64 always
     contexts: show a random context of so many items at every step, and not all    batches, replay: show rows in so many
     batches, one after another, without or with those before (`recipes.showing`); judged on all pairs always
+    sharing: of heads among the types of typed relations (`problems.typed.TypedChannel`)
     """
     named = RECIPES[_named(recipe, RECIPES, "--recipe", "The solver is not built yet; use one of these.")]
     criterion = _named(named.criterion if criterion is None else criterion, CRITERIA, "--criterion", "Choose one.")
@@ -121,15 +133,20 @@ def relations_question(
     if batches is not None:
         batches = whole(batches, "--batches", "Leave it out to show all at once.")
         require(batches <= problem.items, f"`--batches <= {problem.items}`", batches, "Use fewer.")
+    instrument = _instrument(problem, sharing, shown_in_part=contexts is not None or batches is not None)
     fix = "Try 1,2,4, or leave it out."
-    chosen = list(default_heads(problem.items)) if heads is None else wholes(heads, "--heads", fix)
+    tried = heads_tried(problem, getattr(instrument, "sharing", ""))
+    chosen = list(tried) if heads is None else wholes(heads, "--heads", fix)
     require(min(chosen) >= 1, "`--heads >= 1`", min(chosen), "Ask for at least one head.")
     require(max(chosen) <= WIDEST, f"`--heads <= {WIDEST}`", max(chosen), "Ask for fewer.")
     budgets = None if key_budgets is None else wholes(key_budgets, "--key-budgets", "Try 32,48, or leave it out.")
+    if isinstance(instrument, TypedChannel) and isinstance(problem, TypedRelations):
+        for count in chosen:
+            replace(instrument, heads=count).check_types(problem.types)
     arms = tuple(_arm(problem, h, budgets) for h in chosen)
     return Question(
         problem=problem,
-        instrument=Channel(heads=1, d_key=1),
+        instrument=instrument,
         recipe=recipes.showing(named.make() if steps is None else named.make(steps=steps), contexts, batches, replay),
         stopping=recipes.DEFAULT_STOPPING,
         arithmetic=_named(arithmetic, ARITHMETICS, "--arithmetic", "Use fp32; tf32 and bf16 want a GPU."),
@@ -143,7 +160,17 @@ def relations_question(
     )
 
 
-def _arm(problem: Relations, heads: int, budgets: list[int] | None) -> Arm:
+def _instrument(problem: AnyRelations, sharing: str | None, shown_in_part: bool) -> Channel | TypedChannel:
+    """What is trained: a channel, or one with types; the question says with how many heads."""
+    if isinstance(problem, Relations):
+        require(sharing is None, "`--sharing` with `--types` only", shown(sharing), "Leave it out.")
+        return Channel(heads=1, d_key=1)
+    require(not shown_in_part, "`--contexts`, `--batches` without `--types`", "both", "Leave one out.")
+    sharing = _named("partitioned" if sharing is None else sharing, SHARING, "--sharing", "Choose one.")
+    return TypedChannel(heads=1 if sharing == "shared" else problem.types, d_key=1, sharing=sharing)
+
+
+def _arm(problem: AnyRelations, heads: int, budgets: list[int] | None) -> Arm:
     """One number of heads: all budgets with d_key <= d_model, and the bracket [law / 2, 2 law] among them."""
     if budgets is not None:
         require(min(budgets) >= 1, "`--key-budgets >= 1`", min(budgets), "Give at least one dimension.")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from keyspan.evidence.cells import Cell
-from keyspan.views import adler, beyond_draw
+from keyspan.views import adler, beyond_draw, stages
 from keyspan.views.drawings import Drawing
 from keyspan.views.figures import COLOURS, MARKERS, THEORY, draw_threshold_curves
 
@@ -48,7 +48,7 @@ def _legend(axes: Axes) -> None:
         axes.legend(handles, labels, **RIGHT)
 
 
-def draw_curves(info: adler.CurvePanels, axes: list[Axes]) -> None:
+def draw_curves(info: adler.CurvePanels | stages.StageCurves, axes: list[Axes]) -> None:
     """fig1: a panel for every cell, one legend, that of the panel with the most lines."""
     entries: list[tuple[list[Any], list[Any]]] = [([], [])]
     for k, (panel, ax) in enumerate(zip(info.panels, axes, strict=True)):
@@ -298,4 +298,13 @@ DRAWINGS: dict[str, Drawing] = {
     "map": Drawing(adler.head_map_info, draw_head_map, lambda info: (6.8, 3.8)),
     "targets": Drawing(adler.target_costs_info, draw_target_costs, lambda info: (max(5.2, 2.4 + 0.55 * len(info.sizes)), 3.0)),
     **beyond_draw.DRAWINGS,
+    **{
+        name: Drawing(
+            stages.stage_info,
+            draw_curves,
+            lambda info: (1.6 + 2.9 * max(1, len(info.panels)), 2.9),
+            lambda info: max(1, len(info.panels)),
+        )
+        for name in ("softmax", "values", "block")
+    },
 }

@@ -113,6 +113,7 @@ DRAWINGS: dict[str, Drawing] = {
     "graphs": Drawing(beyond.graphs_info, draw_graphs, lambda info: (6.8, 4.2)),
     "embeddings": Drawing(beyond.embeddings_info, draw_ratios, tall),
     "contexts": Drawing(beyond.contexts_info, draw_ratios, tall),
+    "typed": Drawing(beyond.typed_info, draw_ratios, tall),
     "continual": Drawing(
         beyond.continual_info,
         draw_forgetting,
