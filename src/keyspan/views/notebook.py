@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from keyspan.evidence.intervals import student
 from keyspan.specs import canonical, digest
-from keyspan.views.figures import COLOURS, CONSTRUCTION, THEORY, draw_threshold_curves, threshold_curves_info
+from keyspan.views.figures import draw_threshold_curves, threshold_curves_info
+from keyspan.views.notebook_draw import Fractions, Loads, Range, Scores, draw_fractions, draw_loads, draw_range, draw_scores
 from keyspan.views.pictures import svg_text
 from keyspan.views.report import text
 
@@ -83,44 +85,6 @@ def _relations(result: Any, data: Mapping[str, Any]) -> Shown:
     return Shown(f"{info.title}, recipe {data['recipe']}", facts, rows, [svg] if svg else [])
 
 
-@dataclass(frozen=True)
-class Range:
-    """Numbers on one logarithmic axis. points: name, value, kind (theory, construction or design)    low, high: an interval"""
-
-    points: tuple[tuple[str, float, str], ...]
-    low: float | None
-    high: float | None
-    label: str
-
-    @property
-    def alt_text(self) -> str:
-        """The figure in words."""
-        return f"{self.label}: {', '.join(f'{name} {value:.4g}' for name, value, _ in self.points)}."
-
-    def rows(self) -> list[dict[str, Any]]:
-        """The data of the figure."""
-        return [{"name": name, "value": value} for name, value, _ in self.points]
-
-
-def draw_range(info: Range, axes: list[Axes]) -> None:
-    """Theory dashed, explicit weights dotted, the design a marker with its interval."""
-    (ax,) = axes
-    for k, (name, value, kind) in enumerate(info.points):
-        if kind == "design":
-            ax.plot([value], [0.5], marker="o", color=COLOURS[0], linestyle="none", label=f"{name} {value:.4g}")
-            if info.low is not None and info.high is not None:
-                ax.plot([info.low, info.high], [0.5, 0.5], color=COLOURS[0], linewidth=2, alpha=0.6)
-        else:
-            style = CONSTRUCTION if kind == "construction" else THEORY
-            ax.axvline(value, color=COLOURS[(k + 1) % len(COLOURS)], **style, label=f"{name} {value:.4g}")
-    ax.set_xscale("log")
-    ax.set_ylim(0, 1)
-    ax.set_yticks([])
-    ax.set_xlabel(info.label)
-    ax.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
-    ax.legend(fontsize=7, frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5))
-
-
 def _design(result: Any, data: Mapping[str, Any]) -> Shown:
     budget = data["key_budget"]
     points = [("lower bound", float(budget["lower_bound"]), "theory"), ("design", float(budget["estimate"]), "design")]
@@ -151,90 +115,11 @@ def _certificate(result: Any, data: Mapping[str, Any]) -> Shown:
     facts = {k: data[k] for k in ("exact", "f1", "f1_best", "threshold", "margin", "heads", "d_key", "key_budget")}
     if "proved" in data:
         facts |= {"proved": data["proved"]}
-    rows = [
-        {"pair": name, "score": e["score"], "source": e["source"], "target": e["target"]}
-        for name, e in (("lowest edge", edge), ("highest non-edge", rival))
-        if e
-    ]
-    info = Scores(tuple((row["pair"], float(row["score"])) for row in rows), None if own is None else float(own))
-    return Shown(
-        "Exact on all pairs" if data["exact"] else "Not exact",
-        facts,
-        rows,
-        [_svg(info, draw_scores, (6.8, 1.3))] if rows else [],
-    )
-
-
-@dataclass(frozen=True)
-class Scores:
-    """The two pairs that set the margin, and the threshold between them, if it is."""
-
-    pairs: tuple[tuple[str, float], ...]
-    threshold: float | None
-
-    @property
-    def alt_text(self) -> str:
-        """The figure in words."""
-        said = ", ".join(f"{name} {score:.4g}" for name, score in self.pairs)
-        return f"Scores: {said}" + ("." if self.threshold is None else f"; threshold {self.threshold:.4g}.")
-
-    def rows(self) -> list[dict[str, Any]]:
-        """The data of the figure."""
-        return [{"name": name, "value": score} for name, score in (*self.pairs, ("threshold", self.threshold))]
-
-
-def draw_scores(info: Scores, axes: list[Axes]) -> None:
-    """A marker for each pair, a line for the threshold."""
-    (ax,) = axes
-    for k, (name, score) in enumerate(info.pairs):
-        ax.plot([score], [0.5], marker="^v"[k], color=COLOURS[k], linestyle="none", markersize=7, label=f"{name} {score:.4g}")
-    if info.threshold is not None:
-        ax.axvline(info.threshold, color="black", linewidth=1, label=f"threshold {info.threshold:.4g}")
-    ax.set_ylim(0, 1)
-    ax.set_yticks([])
-    ax.set_xlabel("score")
-    ax.legend(fontsize=7, frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5))
-
-
-@dataclass(frozen=True)
-class Fractions:
-    """Share of random labelings that are fitted, beside Cover's exact share."""
-
-    rows_: tuple[Mapping[str, Any], ...]
-    known: float
-
-    @property
-    def alt_text(self) -> str:
-        """The figure in words."""
-        return f"Share of random labelings fitted against their number, with Cover's exact share; half at {self.known:g}."
-
-    def rows(self) -> list[dict[str, Any]]:
-        """The data of the figure."""
-        return [dict(row) for row in self.rows_]
-
-
-def draw_fractions(info: Fractions, axes: list[Axes]) -> None:
-    """Measured with Wilson's interval, exact dashed."""
-    (ax,) = axes
-    for k, recipe in enumerate(dict.fromkeys(r["recipe"] for r in info.rows_)):
-        rows = [r for r in info.rows_ if r["recipe"] == recipe and r["fraction"] is not None]
-        y = [r["fraction"] for r in rows]
-        ends = [[v - r["low"] for v, r in zip(y, rows, strict=True)], [r["high"] - v for v, r in zip(y, rows, strict=True)]]
-        style: Any = {
-            "marker": "os"[k % 2],
-            "color": COLOURS[k],
-            "markersize": 4,
-            "capsize": 2,
-            "linewidth": 1,
-            "label": recipe,
-        }
-        ax.errorbar([r["examples"] for r in rows], y, yerr=ends, **style)
-    exact = sorted({(r["examples"], r["exact"]) for r in info.rows_})
-    ax.plot([t for t, _ in exact], [p for _, p in exact], color="black", **THEORY, label="Cover, exact")
-    ax.axvline(info.known, color="grey", **THEORY, label="2d")
-    ax.set_xlabel("examples T")
-    ax.set_ylabel("share fitted")
-    ax.legend(fontsize=7, frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5))
+    pairs = [(name, e) for name, e in (("lowest edge", edge), ("highest non-edge", rival)) if e]
+    rows = [{"pair": name, "score": f"{e['score']:.9g}", "source": e["source"], "target": e["target"]} for name, e in pairs]
+    info = Scores(tuple((name, float(e["score"])) for name, e in pairs), None if own is None else float(own))
+    title = "Exact on all pairs" if data["exact"] else "Not exact"
+    return Shown(title, facts, rows, [_svg(info, draw_scores, (6.8, 1.3))] if rows else [])
 
 
 def _calibration(result: Any, data: Mapping[str, Any]) -> Shown:
@@ -247,12 +132,47 @@ def _calibration(result: Any, data: Mapping[str, Any]) -> Shown:
     return Shown(f"Calibration in {data['dimension']} dimensions", facts, rows, [_svg(info, draw_fractions)])
 
 
+def _labels(result: Any, data: Mapping[str, Any]) -> Shown:
+    found = data["capacity"]
+    largest = {"estimate": found["largest"], "low": found["low"], "high": found["high"]}
+    facts = {"memorised": _interval(largest), "yield": found["yield"], "theorem": data["theorem"], "cap": data["cap"]}
+    facts |= {"heads": data["heads"], "d_head": data["d_head"], "seeds": data["seeds"], "recipe": data["recipe"]}
+    info = _loads(data["probes"], "examples", "accuracy", "examples T", (("theorem", float(data["theorem"])),))
+    return Shown("Labelled examples memorised", facts, info.rows(), [_svg(info, draw_loads)] if info.points else [])
+
+
+def _sequences(result: Any, data: Mapping[str, Any]) -> Shown:
+    found = data["capacity"]
+    mac = {"estimate": found["mac"], "low": found["low"], "high": found["high"]}
+    facts = {"recited": _interval(mac), "longest prefix": found["mls"], "data ceiling": data["data_ceiling"]}
+    facts |= {name: data[name] for name in ("measure", "regime", "bits_per_parameter", "parameters", "seeds")}
+    info = _loads(data["probes"], "library", "recited", "sequences in the library", ())
+    return Shown("Sequences recited", facts, info.rows(), [_svg(info, draw_loads)] if info.points else [])
+
+
+def _loads(
+    probes: Sequence[Mapping[str, Any]], load: str, score: str, label: str, known: tuple[tuple[str, float], ...]
+) -> Loads:
+    """Means over seeds at every load."""
+    seen: dict[float, list[float]] = {}
+    for probe in probes:
+        if probe.get(score) is not None:
+            seen.setdefault(float(probe[load]), []).append(float(probe[score]))
+    return Loads(tuple((x, *student(values), len(values)) for x, values in sorted(seen.items())), label, score, known)
+
+
+def _swept(result: Any, data: Mapping[str, Any]) -> Shown:
+    facts = {name: data[name] for name in ("cells", "done", "failed", "open", "skipped", "trained_now")}
+    rows = [{name: row.get(name) for name in data["results"][0]} for row in data["results"]]
+    return Shown(f"Sweep {data['sweep']}", facts, rows)
+
+
 def _fit(result: Any, data: Mapping[str, Any]) -> Shown:
-    facts = {f"{k}": _interval(v) for k, v in data["parameters"].items()}
-    facts |= {"R² of ln D_K*": data["r2"], "error": data["mape"], "held out": data["mape_held_out"]}
+    facts: dict[str, Any] = {name: _interval(value) for name, value in data["parameters"].items()}
+    facts |= {"R²": data.get("r2"), "error": data["mape"], "held out": data["mape_held_out"]}
     names = ("formula", "mape", "mape_held_out", "r2", "aic")
     rows = [{name: model.get(name) for name in names} for model in (data, *data["rivals"])]
-    return Shown(f"{data['formula']}, {len(data['cells'])} cells", facts, rows)
+    return Shown(f"{data.get('formula', data['model'])}, {len(data['cells'])} cells", facts, rows)
 
 
 def _reproduced(result: Any, data: Mapping[str, Any]) -> Shown:
@@ -273,7 +193,8 @@ def _ledger(result: Any, data: Mapping[str, Any]) -> Shown:
     from keyspan.views.bits import bits_svg
 
     names = ("id", "claim", "measured", "low", "high", "status")
-    rows = [{name: claim[name] for name in names} for claim in data["claims"]]
+    decided = sorted(data["claims"], key=lambda claim: claim["status"] == "unmeasured")  # in a long list, these come first
+    rows = [{name: claim[name] for name in names} for claim in decided]
     return Shown(f"{len(rows)} claims", data["counts"], rows, [bits_svg(result.bits)] if result.bits else [])
 
 
@@ -294,7 +215,11 @@ SHOWN: dict[str, Callable[[Any, Mapping[str, Any]], Shown]] = {
     "Certificate": _certificate,
     "ConstructResult": _certificate,
     "CalibrateResult": _calibration,
+    "LabelsResult": _labels,
+    "SequencesResult": _sequences,
     "FitResult": _fit,
+    "EcmResult": _fit,
+    "Swept": _swept,
     "Reproduced": _reproduced,
     "Ledger": _ledger,
     "Audit": _audit,
