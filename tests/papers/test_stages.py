@@ -91,7 +91,7 @@ def test_the_picture_and_its_data(name: str, tmp_path: Path) -> None:
     read = found(name)
     info = drawing_of("adler", name).info(read)
     files = draw_figure(info, name, tmp_path, "adler")
-    assert [f.name for f in files] == [f"adler-{name}.{kind}" for kind in ("svg", "png", "csv")]
+    assert [f.name for f in files] == [f"adler-{name}.{kind}" for kind in ("svg", "png", "csv", "pdf")]
     rows = info.rows()
     assert len(rows) == sum(len(p.points) for p in read.panels) and rows[0]["seeds"] == 5
     assert rows[0]["f1_low"] <= rows[0]["f1"] <= rows[0]["f1_high"]
