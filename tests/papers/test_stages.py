@@ -83,7 +83,10 @@ def test_claims_are_judged() -> None:
     smoke = claims.judge(found("softmax", "smoke"), paper())
     assert {j.holds for j in smoke} == {None}
     softmax = found("softmax")
-    assert stages_measured.sink_gain(replace(softmax, panels=softmax.panels[:2])) is None
+    bare = replace(softmax, panels=softmax.panels[:2])
+    assert stages_measured.sink_gain(bare) is None and stages_measured.sink_gain_interval(bare) is None
+    low, high = stages_measured.sink_gain_interval(softmax) or (0.0, 0.0)
+    assert 0.1 < low <= 0.2 <= high + 1e-12
 
 
 @pytest.mark.parametrize("name", figures())
