@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -202,7 +202,7 @@ class Question(Spec, family="question", version=1):
     is where passing ends).    criterion: `mean` of the score over the replicates reaches the target, or `all` / `any`
     of them do.    pilot: how many replicates decide where to probe next, so that adding replicates to a question adds
     only their own runs.    guard: levels measured on each side of a crossing    search: if false, every level of every
-    arm is measured and nothing is looked for
+    arm is measured and nothing is looked for    beyond: of a load, multiples of the crossing that are measured as well
     """
 
     problem: Spec
@@ -219,6 +219,7 @@ class Question(Spec, family="question", version=1):
     pilot: int = 3
     guard: int = 1
     search: bool = True
+    beyond: tuple[float, ...] = field(default=(), metadata={"absent": ()})
 
     def check(self) -> None:
         require(self.knob in ("budget", "load"), "`knob` in budget|load", repr(self.knob), "Choose one.")
