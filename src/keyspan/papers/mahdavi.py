@@ -99,7 +99,7 @@ def _line(tier: str, axis: str, contexts: str, task: str) -> Line:
     values = {
         "heads": (1, 2) if small else (1, 2, 4, 8),
         "context": (2, 4) if small else (2, 4, 8, 16),
-        "width": (1, 4) if small else (1, 2, 4, 8, 16, 24),
+        "width": (1, 4) if small else (2, 4, 8, 16, 24),
     }[axis]
     return Line(
         axis=axis,
