@@ -32,6 +32,7 @@ HEADS = 3
 EXAMPLES = {"smoke": 200, "short": 400, "paper": 1000}
 SEEDS = {"smoke": 2, "short": 5, "paper": 10}
 GIVEN = 16
+SAMPLES = 32  # sets of a size
 SHARES = 12  # sizes of sets along a curve
 PHOTOGRAPH = "grace_hopper.jpg"
 
@@ -130,11 +131,13 @@ def _one(kind: str, wanted: Plan, seed: int) -> Found1:
         tokens = given_tokens(stream, wanted.given.rows, wanted.examples)
     queries, contexts = after_attention(stream, tokens).astype(np.float32), tokens.astype(np.float32)
     context, d_model = tokens.shape[1], tokens.shape[2]
-    found = kruskal_rank(queries, stream=Stream(f"ranks {kind}", "sets", seed), sets=2000, samples=64)
+    found = kruskal_rank(queries, stream=Stream(f"ranks {kind}", "sets", seed), sets=2000, samples=SAMPLES)
     most = min(d_model, len(queries))
     usual = _usual(queries, Stream(f"ranks {kind}", "usual", seed))
     sizes = sorted({max(1, round(most * (k + 1) / SHARES)) for k in range(SHARES)} | {min(most, context), usual})
-    fractions = [(r, independent_fraction(queries, r, Stream(f"ranks {kind}", "fractions", seed), samples=32)) for r in sizes]
+    fractions = [
+        (r, independent_fraction(queries, r, Stream(f"ranks {kind}", "fractions", seed), samples=SAMPLES)) for r in sizes
+    ]
     some = contexts[: min(64, len(contexts))]
     singular = np.linalg.svd(queries.astype(np.float64), compute_uv=False)
     return Found1(
@@ -158,7 +161,7 @@ def _usual(queries: NDArray[np.float32], stream: Stream) -> int:
     low, high = 1, min(queries.shape)
     while low < high:
         middle = (low + high + 1) // 2
-        passes = independent_fraction(queries, middle, stream, samples=32) == 1.0
+        passes = independent_fraction(queries, middle, stream, samples=SAMPLES) == 1.0
         low, high = (middle, high) if passes else (low, middle - 1)
     return low
 
