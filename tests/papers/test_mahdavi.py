@@ -180,8 +180,8 @@ def test_kruskal_of_images_is_counted_as_the_paper_does() -> None:
     figure = Figure("fig1", "t", {"smoke": Plan(140, 1, ("images",))})
     found = mahdavi_ranks.measured(figure, "smoke")
     (one,) = found.found
-    assert STATISTICS["kruskal_over_n"](found) == one.usual / 65 and one.context <= one.usual < one.d_model
-    assert dict(one.fractions)[one.usual] > 0.9 and INTERVALS["kruskal_over_n"](found) is None
+    assert one.context <= one.usual < one.d_model and dict(one.fractions)[one.usual] > 0.9
+    assert dict(one.fractions)[one.context] == 1 and one.full == 1
 
 
 # ----------------------------------------------------------------------------------------------------------- checks

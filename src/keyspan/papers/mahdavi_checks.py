@@ -1,4 +1,4 @@
-"""Claims about labels that theory alone decides: ranks of explicit and of random layers, in float64, on small instances."""
+"""Claims about labels that need no training: ranks of explicit and of random layers, in float64, on small instances."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyspan.papers.figures import Check
+from keyspan.papers.mahdavi_ranks import after_attention, image_tokens, usual_rank
 from keyspan.seeds import Stream
 from keyspan.theory.memorization import feature_cap, general_position, theorem
 from keyspan.theory.memorizing import Attention, explicit_attention, memorize, random_attention
@@ -69,7 +70,18 @@ def general_rank() -> float:
     return max(ratios, key=lambda ratio: abs(np.log(ratio)))
 
 
+def kruskal_over_n() -> float:
+    """The Kruskal rank of queries of images over n, as figure 1 counts it, the mean of two random layers."""
+    ratios = []
+    for layer in range(2):
+        tokens = image_tokens(Stream("checks", "tokens", layer), 160)
+        queries = after_attention(Stream("checks", "layer", layer), tokens).astype(np.float32)
+        ratios.append(usual_rank(queries, Stream("checks", "sets", layer)) / tokens.shape[1])
+    return float(np.mean(ratios))
+
+
 CHECKS: Mapping[str, Check] = {
+    "kruskal_over_n": kruskal_over_n,
     "theorem_rank": theorem_rank,
     "shared_rank": shared_rank,
     "values_beyond_cap": values_beyond_cap,

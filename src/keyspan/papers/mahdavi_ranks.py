@@ -133,7 +133,7 @@ def _one(kind: str, wanted: Plan, seed: int) -> Found1:
     context, d_model = tokens.shape[1], tokens.shape[2]
     found = kruskal_rank(queries, stream=Stream(f"ranks {kind}", "sets", seed), sets=2000, samples=SAMPLES)
     most = min(d_model, len(queries))
-    usual = _usual(queries, Stream(f"ranks {kind}", "usual", seed))
+    usual = usual_rank(queries, Stream(f"ranks {kind}", "usual", seed))
     sizes = sorted({max(1, round(most * (k + 1) / SHARES)) for k in range(SHARES)} | {min(most, context), usual})
     fractions = [
         (r, independent_fraction(queries, r, Stream(f"ranks {kind}", "fractions", seed), samples=SAMPLES)) for r in sizes
@@ -156,8 +156,11 @@ def _one(kind: str, wanted: Plan, seed: int) -> Found1:
     )
 
 
-def _usual(queries: NDArray[np.float32], stream: Stream) -> int:
-    """By bisection; sizes below one that passes are taken to pass, since parts of independent sets are independent."""
+def usual_rank(queries: NDArray[np.float32], stream: Stream) -> int:
+    """The largest size at which all sets drawn at random are independent in float32's terms, by bisection.
+
+    Sizes below one that passes are taken to pass, since parts of independent sets are independent. queries: (T, d)
+    """
     low, high = 1, min(queries.shape)
     while low < high:
         middle = (low + high + 1) // 2

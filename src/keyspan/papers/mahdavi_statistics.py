@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from keyspan.evidence.intervals import student
 from keyspan.papers.figures import Interval, Statistic
 from keyspan.papers.mahdavi_measured import Heads, Lines, MeasuredLine
-from keyspan.papers.mahdavi_ranks import Ranks
 from keyspan.runners.measure import wilson
 
 LEAST = 3  # points of a line that decide
@@ -181,22 +180,6 @@ def parity_deviations(found: Heads) -> float | None:
     return max(abs(official - float(np.mean(ours))) / float(np.std(ours, ddof=1)) for official, ours in sides)
 
 
-# ---------------------------------------------------------------------------------------------------------- ranks
-
-
-def kruskal_over_n(found: Ranks) -> float | None:
-    """The Kruskal rank of queries of images, as the paper counts it, over n: the mean over random layers."""
-    mine = [x.usual / x.context for x in found.found if x.data == "images"]
-    return float(np.mean(mine)) if mine else None
-
-
-def kruskal_ends(found: Ranks) -> Ends:
-    """Student's interval over random layers."""
-    mine = [x.usual / x.context for x in found.found if x.data == "images"]
-    _, low, high = student(mine) if len(mine) > 1 else (None, None, None)
-    return None if low is None or high is None else (low, high)
-
-
 STATISTICS: Mapping[str, Statistic] = {
     "heads_r2": heads_r2,
     "general_r2": heads_r2,
@@ -208,7 +191,6 @@ STATISTICS: Mapping[str, Statistic] = {
     "saturated_share": saturated_share,
     "unsaturated_examples": unsaturated_examples,
     "parity_deviations": parity_deviations,
-    "kruskal_over_n": kruskal_over_n,
 }
 INTERVALS: Mapping[str, Interval] = {
     "heads_r2": heads_r2_ends,
@@ -220,5 +202,4 @@ INTERVALS: Mapping[str, Interval] = {
     "over_theorem": over_theorem_ends,
     "saturated_share": saturated_ends,
     "unsaturated_examples": unsaturated_ends,
-    "kruskal_over_n": kruskal_ends,
 }
