@@ -17,6 +17,7 @@ import torch
 
 from keyspan.attention import kernels
 from keyspan.attention.instrument import Arrays, Bucket, Params
+from keyspan.decoders import Decoder
 from keyspan.errors import BadInput
 from keyspan.lab.checkpoints import Saved
 from keyspan.lab.host import Case, Control, Finished, Member
@@ -30,6 +31,7 @@ SAVING_SHARE = 0.05  # of a crew's time that checkpoints may take
 OWN = "own."  # before the names of what an instrument's members carry along, among the optimiser's state
 BUCKETS = {  # by family of the instrument
     "channel": "keyspan.attention.channel:ChannelBucket",
+    "decoder": "keyspan.attention.decoder:DecoderBucket",
     "linear-unit": "keyspan.attention.linear:LinearBucket",
 }
 FUSED = "keyspan.attention.kernels.channel:FusedChannelBucket"
@@ -60,8 +62,10 @@ def make_bucket(runs: Sequence[Run], device: torch.device) -> Bucket:
 
 
 def optimizer_of(run: Run, phase: int, device: torch.device) -> Optimizer:
-    """The optimiser of a phase of a run's recipe, fused where its instrument is."""
-    return make_optimizer(recipe_of(run).phases[phase], device if kernel_of(run, device) == "triton" else None)
+    """The optimiser of a phase of a run's recipe: fused where its instrument is, by clocks for decoders on a GPU."""
+    fused = device if kernel_of(run, device) == "triton" else None
+    clocked = device if isinstance(run.instrument, Decoder) and device.type == "cuda" else None
+    return make_optimizer(recipe_of(run).phases[phase], fused, clocked)
 
 
 class Crew:

@@ -1,6 +1,6 @@
 """The judge: weights + problem -> Verdict, in float64, by tiles. One judge for trained and constructed members alike.
 
-Channels are judged in `lab.channels`, and what is said of them is proved in `lab.proof`.
+Channels are judged in `lab.channels`, and what is said of them is proved in `lab.proof`; decoders in `lab.sequences`.
 """
 
 from __future__ import annotations
@@ -10,10 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from keyspan.decoders import Decoder
 from keyspan.errors import BadInput, require
 from keyspan.lab.channels import judge_channel as judge_channel
+from keyspan.lab.sequences import judge_decoder as judge_decoder
 from keyspan.problems.dichotomies import DichotomyInstance
 from keyspan.problems.relations import RelationInstance
+from keyspan.problems.sequences import SequenceInstance
 from keyspan.specs import Spec
 from keyspan.verdict import Status, Verdict
 
@@ -62,3 +65,12 @@ def _(
         scores["margin"] = float(margins.min()) / norm
     witness = {} if fitted else {"largest_possible_margin": residual}
     return Verdict(status=Status.MEASURED, exact=fitted, scores=scores, witness=witness)
+
+
+@judge.register
+def _(
+    instance: SequenceInstance, answers: dict[str, Any], *, certify: bool = False, instrument: Spec | None = None
+) -> Verdict:
+    if not isinstance(instrument, Decoder):
+        raise BadInput(f"Sequences must be recited by a decoder, but got {getattr(instrument, 'family', None)}. Name it.")
+    return judge_decoder(instance, answers, instrument)

@@ -40,15 +40,27 @@ class Optimizer(Protocol):
         ...
 
 
-def make_optimizer(phase: Spec, fused: torch.device | None = None) -> Optimizer:
-    """The optimiser of a phase. fused: the device whose fused kernels may do it"""
+def make_optimizer(phase: Spec, fused: torch.device | None = None, clocked: torch.device | None = None) -> Optimizer:
+    """The optimiser of a phase. fused: the device whose fused kernels may do it    clocked: by every member's own clock"""
     if isinstance(phase, Adam):
-        return AdamOptimizer(phase) if fused is None else FusedAdam(phase, fused)
+        if clocked is not None:
+            return ClockedAdam(phase, clocked)
+        return AdamOptimizer(phase) if fused is None or phase.decay else FusedAdam(phase, fused)
     if isinstance(phase, Lbfgs):
         return LbfgsOptimizer(phase)
     if isinstance(phase, Muon):
         return MuonOptimizer(phase)
     raise BadInput(f"A phase must be one of adam|lbfgs|muon, but got {phase.family}. Change the recipe.")
+
+
+def rate_of(phase: Adam | Muon, step: int) -> float:
+    """The learning rate of a step, by the phase's schedule."""
+    if isinstance(phase, Muon) or phase.schedule == "cycle":
+        return one_cycle(phase, step)
+    rise, fall = phase.warmup * phase.steps, phase.tail * phase.steps
+    up = (step + 1) / rise if step < rise else 1.0
+    down = (phase.steps - step) / fall if phase.steps - step < fall else 1.0
+    return phase.peak * min(up, 1.0) * down
 
 
 def one_cycle(phase: Adam | Muon, step: int) -> float:
@@ -61,7 +73,7 @@ def one_cycle(phase: Adam | Muon, step: int) -> float:
 
 
 class AdamOptimizer:
-    """Adam (Kingma and Ba 2015), bias-corrected, with the phase's one-cycle learning rate."""
+    """Adam (Kingma and Ba 2015), bias-corrected, under the phase's learning rate."""
 
     wants_value, captures, joins = False, False, False
 
@@ -76,11 +88,14 @@ class AdamOptimizer:
         """One update."""
         p = self.phase
         root = math.sqrt(1 - p.beta2 ** (step + 1))
-        rate = one_cycle(p, step) * root / (1 - p.beta1 ** (step + 1))
+        plain = rate_of(p, step)
+        rate = plain * root / (1 - p.beta1 ** (step + 1))
         for name, w in params.items():
             g, first, second = grads[name], state[f"first.{name}"], state[f"second.{name}"]
             first.mul_(p.beta1).add_(g, alpha=1 - p.beta1)
             second.mul_(p.beta2).addcmul_(g, g, value=1 - p.beta2)
+            if p.decay:
+                w.mul_(1 - plain * p.decay)
             w.addcdiv_(first, second.sqrt().add_(p.epsilon * root), value=-rate)
 
     def finished(self, state: State) -> torch.Tensor | None:
@@ -100,7 +115,7 @@ class FusedAdam(AdamOptimizer):
     def __init__(self, phase: Adam, device: torch.device) -> None:
         super().__init__(phase)
         roots = [math.sqrt(1 - phase.beta2 ** (step + 1)) for step in range(phase.steps)]
-        rates = [one_cycle(phase, step) * root / (1 - phase.beta1 ** (step + 1)) for step, root in enumerate(roots)]
+        rates = [rate_of(phase, step) * root / (1 - phase.beta1 ** (step + 1)) for step, root in enumerate(roots)]
         self.rate = torch.tensor(rates, dtype=torch.float32, device=device)
         self.floor = torch.tensor([phase.epsilon * root for root in roots], dtype=torch.float32, device=device)
 
@@ -117,6 +132,41 @@ class FusedAdam(AdamOptimizer):
         for name, w in params.items():
             first, second = state[f"first.{name}"], state[f"second.{name}"]
             fused_adam(w, grads[name], first, second, beta1=self.phase.beta1, beta2=self.phase.beta2, **tables)
+        state["clock"] += 1
+
+
+class ClockedAdam(AdamOptimizer):
+    """The same update in PyTorch's own operations, every member by its own clock, nothing asked of the host.
+
+    So a step can be captured in a CUDA graph, and members may join.
+    """
+
+    captures, joins = True, True
+
+    def __init__(self, phase: Adam, device: torch.device) -> None:
+        super().__init__(phase)
+        roots = [math.sqrt(1 - phase.beta2 ** (step + 1)) for step in range(phase.steps)]
+        plain = [rate_of(phase, step) for step in range(phase.steps)]
+        rates = [r * root / (1 - phase.beta1 ** (step + 1)) for step, (r, root) in enumerate(zip(plain, roots, strict=True))]
+        shrink, floor = [1 - r * phase.decay for r in plain], [phase.epsilon * root for root in roots]
+        self.table = torch.tensor([rates, floor, shrink], dtype=torch.float64, device=device)
+
+    def start(self, params: Params) -> State:
+        """Moments and clocks at zero."""
+        w = next(iter(params.values()))
+        return super().start(params) | {"clock": torch.zeros(len(w), dtype=torch.int64, device=w.device)}
+
+    def step(self, params: Params, value: torch.Tensor | None, grads: Params, state: State, step: int) -> None:
+        """One update; `step` is the crew's, a member's own is its clock."""
+        p, now = self.phase, self.table[:, state["clock"].clamp(max=self.steps - 1)]
+        for name, w in params.items():
+            rate, floor, shrink = (row.to(w.dtype).view(-1, *[1] * (w.ndim - 1)) for row in now)
+            g, first, second = grads[name], state[f"first.{name}"], state[f"second.{name}"]
+            first.mul_(p.beta1).add_(g, alpha=1 - p.beta1)
+            second.mul_(p.beta2).addcmul_(g, g, value=1 - p.beta2)
+            if p.decay:
+                w.mul_(shrink)
+            w.sub_(first.mul(rate).div_(second.sqrt().add_(floor)))
         state["clock"] += 1
 
 

@@ -5,12 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from keyspan.errors import require
+from keyspan.problems.showing import Draws, Ride
 from keyspan.specs import Spec, Stopping
+
+SCHEDULES = ("cycle", "trapezoid")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Adam(Spec, family="adam", version=1):
-    """Adam under a one-cycle learning rate: up over the first `warmup` of the steps, then down, both along a cosine."""
+    """Adam. Its learning rate goes up over the first `warmup` of the steps.
+
+    schedule: cycle (up and, from there, down to 0, both along a cosine) or trapezoid (up along a line, level at `peak`, down
+    to 0 along a line over the last `tail` of the steps)    decay: weights shrink by rate * decay a step (AdamW)
+    """
 
     steps: int
     peak: float
@@ -18,6 +25,9 @@ class Adam(Spec, family="adam", version=1):
     beta1: float = 0.9
     beta2: float = 0.999
     epsilon: float = 1e-8
+    schedule: str = field(default="cycle", metadata={"absent": "cycle"})
+    tail: float = field(default=0.0, metadata={"absent": 0.0})
+    decay: float = field(default=0.0, metadata={"absent": 0.0})
 
     def check(self) -> None:
         require(self.steps >= 1, "`steps >= 1`", self.steps, "Take at least one step.")
@@ -25,6 +35,11 @@ class Adam(Spec, family="adam", version=1):
         require(0 <= self.warmup < 1, "`0 <= warmup < 1`", self.warmup, "Try 0.1.")
         require(0 <= self.beta1 < 1 and 0 <= self.beta2 < 1, "`0 <= beta < 1`", (self.beta1, self.beta2), "Try 0.9, 0.999.")
         require(self.epsilon > 0, "`epsilon > 0`", self.epsilon, "Try 1e-8.")
+        require(self.schedule in SCHEDULES, f"`schedule` in {'|'.join(SCHEDULES)}", repr(self.schedule), "Choose one.")
+        level = self.schedule == "trapezoid"
+        require(0 <= self.tail <= 1 - self.warmup, "`0 <= tail <= 1 - warmup`", self.tail, "Try 0.25.")
+        require(level or self.tail == 0, "`tail` with the trapezoid only", self.tail, "Leave it out.")
+        require(0 <= self.decay < 1, "`0 <= decay < 1`", self.decay, "Try 0.01.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +85,7 @@ class Recipe(Spec, family="recipe", version=1):
     bias: where the learned threshold starts (tau = -bias)    phases: one after another
     certify: the judge must prove a failure to fit, else the member is `unconverged`, not measured
     draw: which initial weights, of all those that the instance and the architecture allow (a restart is another draw)
+    feed: what members are shown step by step, where that is not everything at every step
     """
 
     name: str
@@ -80,6 +96,7 @@ class Recipe(Spec, family="recipe", version=1):
     bias: float = 0.0
     certify: bool = False
     draw: int = field(default=0, metadata={"absent": 0})
+    feed: Spec | None = field(default=None, metadata={"absent": None})
 
     def check(self) -> None:
         require(len(self.phases) >= 1, "a recipe has a phase", 0, "Give it one, such as Adam.")
@@ -116,6 +133,40 @@ def separator() -> Recipe:
     """Finds a separating plane, or the proof that there is none: squared hinge, L-BFGS, float64."""
     phase = Lbfgs(steps=6000, memory=10)
     return Recipe(name="separator", revision=1, loss="squared-hinge", phases=(phase,), init_scale=1.0, certify=True)
+
+
+RATE, AT = 0.03, 32  # the learning rate at a batch of 32; it falls as the root of the batch grows
+TAIL = 0.25  # of the steps, over which the rate falls to 0
+SHARE, LEAST = 0.2, 32  # a batch, as a share of the sequences that may be held, and its least size
+
+
+def _recital(name: str, steps: int, batch: int, feed: Spec, rate: float) -> Recipe:
+    peak = rate * (AT / batch) ** 0.5
+    phase = Adam(steps=steps, peak=peak, warmup=0.02, beta2=0.99, schedule="trapezoid", tail=TAIL)
+    return Recipe(name=name, revision=1, loss="recital", phases=(phase,), feed=feed)
+
+
+def saturated(scale: int, steps: int = 2000, *, ride: bool = True, rate: float = RATE, batch: int | None = None) -> Recipe:
+    """Recital trained for as long as it takes: enough steps that twice as many would hold no more, batches that grow with it.
+
+    scale: about as many sequences as could be held    ride: the library grows, from a quarter of the scale; else all of
+    it is shown    batch: default a fifth of the scale
+    """
+    batch = max(LEAST, round(SHARE * scale / 4) * 4) if batch is None else batch
+    hold = steps - int(TAIL * steps)
+    settle = steps - int(TAIL * steps / 4)
+    riding = Ride(batch=batch, start=max(1, round(scale / 4)), steps=steps, hold=hold, settle=settle)
+    return _recital("saturated", steps, batch, riding if ride else Draws(batch=batch), rate)
+
+
+def budgeted(steps: int = 400, *, batch: int = 32, rate: float = RATE) -> Recipe:
+    """Recital under one budget for all widths: so many steps of so many sequences, whatever could be held."""
+    return _recital("budgeted", steps, batch, Draws(batch=batch), rate)
+
+
+def recital_stopping(steps: int) -> Stopping:
+    """Looks at which a ride grows: some 60 in a training. Nobody leaves early, so that stored bits are of whole trainings."""
+    return Stopping(check_every=max(4, steps // 60), retire_exact=False)
 
 
 DEFAULT_STOPPING = Stopping()

@@ -35,11 +35,11 @@ from keyspan.files.weights import ChannelWeights, write_weights
 from keyspan.lab.agenda import Agenda
 from keyspan.lab.checkpoints import Checkpoints
 from keyspan.lab.fleet import Control, Finished, sail
-from keyspan.problems import dichotomies, relations
+from keyspan.problems import dichotomies, relations, sequences
 from keyspan.specs import Question, Run, canonical, decode
 from keyspan.verdict import Verdict
 
-FAMILIES = (relations, dichotomies)  # imported so that their specs can be decoded
+FAMILIES = (relations, dichotomies, sequences)  # imported so that their specs can be decoded
 
 
 def pick_device(name: str) -> str:
