@@ -22,6 +22,7 @@ _WHERE = {
     "Lab": "keyspan.runners.lab",
     "Record": "keyspan.evidence.record",
     "Relations": "keyspan.problems.relations",
+    "Sequences": "keyspan.problems.sequences",
     "Verdict": "keyspan.verdict",
     "calibrate": "keyspan.runners.measure",
     "certify": "keyspan.advice.certify",
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from keyspan.problems import graphs as graphs
     from keyspan.problems.dichotomies import Dichotomies as Dichotomies
     from keyspan.problems.relations import Relations as Relations
+    from keyspan.problems.sequences import Sequences as Sequences
     from keyspan.runners.cells import fit as fit
     from keyspan.runners.lab import Lab as Lab
     from keyspan.runners.measure import calibrate as calibrate

@@ -17,7 +17,7 @@ import math
 import types
 import typing
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -332,7 +332,8 @@ class Question(Spec, family="question", version=1):
     is where passing ends).    criterion: `mean` of the score over the replicates reaches the target, or `all` / `any`
     of them do.    pilot: how many replicates decide where to probe next, so that adding replicates to a question adds
     only their own runs.    guard: levels measured on each side of a crossing    search: if false, every level of every
-    arm is measured and nothing is looked for
+    arm is measured and nothing is looked for    goal: `crossing`, or `peak`: the largest mean of the score over the levels
+    of a load (the target then decides nothing)
     """
 
     problem: Spec
@@ -349,11 +350,13 @@ class Question(Spec, family="question", version=1):
     pilot: int = 3
     guard: int = 1
     search: bool = True
+    goal: str = field(default="crossing", metadata={"absent": "crossing"})
 
     def check(self) -> None:
         require(self.knob in ("budget", "load"), "`knob` in budget|load", repr(self.knob), "Choose one.")
         require(self.criterion in ("mean", "all", "any"), "`criterion` in mean|all|any", repr(self.criterion), "Pick.")
         require(0 < self.target <= 1, "`0 < target <= 1`", self.target, "Scores are fractions.")
+        require(self.goal in ("crossing", "peak"), "`goal` in crossing|peak", repr(self.goal), "Choose one.")
         require(len(self.replicates) >= 1, "`seeds >= 1`", len(self.replicates), "Measure at least one seed.")
         require(self.guard >= 0, "`guard >= 0`", self.guard, "Use 0 for none.")
         require(self.pilot >= 1, "`pilot >= 1`", self.pilot, "At least one replicate leads the search.")

@@ -6,25 +6,22 @@ import itertools
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
 from tests.contracts.decoder_contract import PLAIN, VARIANTS, named, run_of
 from tests.lab.test_fleet import assert_company_does_not_matter, in_pieces, train
 
 from keyspan.decoders import Decoder
 from keyspan.lab import recipes
 from keyspan.lab.recipes import Recipe
-from keyspan.problems.showing import Draws, Ride
-from keyspan.specs import Run
+from keyspan.problems.showing import Ride
 
 SIZES = [(7, 11, 5), (8, 16, 32), (15, 13, 9), (3, 5, 2)]
 
 
-def riding(steps: int, batch: int = 5, start: int = 3, **changed: float) -> Recipe:
+def riding(steps: int, batch: int = 5, start: int = 3, theta: float = 0.2) -> Recipe:
     base = recipes.saturated(20, steps, batch=batch)
     assert isinstance(base.feed, Ride)
-    return replace(base, feed=replace(base.feed, start=start, **changed))
+    return replace(base, feed=replace(base.feed, start=start, theta=theta))
 
 
 @pytest.mark.parametrize("length, vocabulary, batch", SIZES)

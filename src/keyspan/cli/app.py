@@ -8,7 +8,20 @@ from typing import Any
 
 import typer
 
-from keyspan.cli import bench, calibrate, certify, construct, design, doctor, fit, measure, options, reproduce, runs
+from keyspan.cli import (
+    bench,
+    calibrate,
+    certify,
+    construct,
+    design,
+    doctor,
+    fit,
+    measure,
+    measure_sequences,
+    options,
+    reproduce,
+    runs,
+)
 from keyspan.errors import BadInput, KeyspanError, shown
 
 EPILOG = (
@@ -29,6 +42,7 @@ app = typer.Typer(
 app.command("design")(design.design)
 app.command("construct")(construct.construct)
 app.command("certify")(certify.certify)
+assert measure_sequences  # imported so that its command is there
 app.add_typer(measure.app, name="measure")
 app.command("calibrate")(calibrate.calibrate)
 app.add_typer(fit.app, name="fit")

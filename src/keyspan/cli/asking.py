@@ -21,6 +21,11 @@ def lab(jobs: int | None = None, weights: Path | None = None, watcher: Bars | No
     return Lab(store=current.store, device=current.device, jobs=jobs, weights=weights, watcher=watcher)
 
 
+def bars() -> Bars:
+    """Progress on a terminal, for who asks more than once."""
+    return Bars()
+
+
 def ask(questions: list[Question], jobs: int | None, weights: Path | None = None) -> list[Outcome]:
     """Answer questions with progress on a terminal."""
     with Bars() as bars:

@@ -123,9 +123,11 @@ def import_runs(path: Path = typer.Argument(..., help="A JSONL file of records, 
     from keyspan.evidence.store import open_store
     from keyspan.evidence.transfer import import_records
     from keyspan.lab import recipes
-    from keyspan.problems import dichotomies, relations
+    from keyspan.problems import dichotomies, relations, sequences
 
-    assert recipes and dichotomies and relations  # imported so that their specs can be decoded and their ids checked
+    assert (
+        recipes and dichotomies and relations and sequences
+    )  # imported so that their specs can be decoded and their ids checked
     with open_store(current.store) as store:
         result = import_records(path, store)
     if current.json:

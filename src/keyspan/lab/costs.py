@@ -10,11 +10,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from keyspan.decoders import Decoder, layout, parameters
 from keyspan.problems.relations import Relations
+from keyspan.problems.sequences import Sequences
 from keyspan.specs import Channel, Run
 
 PER_SCORE = 1.3e-9  # seconds per head and pair: maximum, mask, product
 PER_FLOP = 2.5e-11  # seconds per floating-point operation of the skinny products
+PER_TOKEN_FLOP = 2.2e-11  # of a decoder's products, softmaxes and activations together
+PER_CALL = 2.5e-4  # seconds of a decoder's step that are calls, shared by members that step together
 PER_SMALL_FLOP = 3e-10  # the same for a linear unit's products, which are bound by memory
 
 
@@ -51,7 +55,29 @@ def of_linear(run: Run) -> Cost:
     return Cost(4.0 * size, 4.0 * size * PER_SMALL_FLOP, 8.0 * size)
 
 
-COSTS: dict[str, Callable[[Run], Cost]] = {"channel": of_channel, "linear-unit": of_linear}
+def of_decoder(run: Run) -> Cost:
+    """A decoder on sequences: three passes through all matrices for every token, and the attention among tokens.
+
+    Memory: what a step keeps for its way back, weights with their moments, the library.
+    """
+    problem, decoder = run.problem, run.instrument
+    assert isinstance(problem, Sequences) and isinstance(decoder, Decoder)
+    feed = getattr(run.recipe, "feed", None)
+    batch, length = getattr(feed, "batch", 32), problem.length
+    tables = (problem.vocabulary + length) * decoder.d_model
+    weights = sum(w.size for w in layout(decoder, problem.vocabulary, length)) - tables
+    if decoder.tied:
+        weights += problem.vocabulary * decoder.d_model
+    tokens = float(batch * length)
+    flops = 6.0 * tokens * (weights + 2.0 * decoder.layers * length * decoder.width)
+    kept = decoder.layers * (10 * decoder.d_model + 3 * decoder.hidden + 8 * decoder.width + 3 * decoder.heads * length)
+    memory = 4.0 * tokens * (kept + 3 * problem.vocabulary) + 20.0 * parameters(decoder, problem.vocabulary, length)
+    memory += 8.0 * problem.places * (length + 2)
+    sizes = tuple(str(value) for value in decoder.to_json().values())
+    return Cost(flops, flops * PER_TOKEN_FLOP + PER_CALL, memory, sizes)
+
+
+COSTS: dict[str, Callable[[Run], Cost]] = {"channel": of_channel, "decoder": of_decoder, "linear-unit": of_linear}
 
 
 def cost(run: Run) -> Cost:

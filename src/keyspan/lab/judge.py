@@ -68,9 +68,7 @@ def _(
 
 
 @judge.register
-def _(
-    instance: SequenceInstance, answers: dict[str, Any], *, certify: bool = False, instrument: Spec | None = None
-) -> Verdict:
+def _(instance: SequenceInstance, answers: dict[str, Any], *, certify: bool = False, instrument: Spec | None = None) -> Verdict:
     if not isinstance(instrument, Decoder):
         raise BadInput(f"Sequences must be recited by a decoder, but got {getattr(instrument, 'family', None)}. Name it.")
     return judge_decoder(instance, answers, instrument)

@@ -8,6 +8,8 @@ a search that is asked again, or was killed, walks the same path and gives the s
 3. an arm that can no longer beat a budget that passes elsewhere is left alone;
 4. `guard` levels on both sides of the crossing are measured too, in the arms that attain it.
 
+A question whose goal is a peak walks another path, `peak`.
+
 The first `pilot` replicates alone decide where to go. The answer is computed from all of them. A round knows the rounds
 before it and nothing else, although the verdicts of later ones may be at hand: that is what keeps the path the same.
 """
@@ -18,7 +20,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from keyspan.errors import BadInput
-from keyspan.lab.crossing import METHODS, Crossing, Table, cross
+from keyspan.lab.crossing import Crossing, Table, cross, method_of
+from keyspan.lab.peak import following
 from keyspan.specs import Arm, Question, Run
 from keyspan.verdict import Status, Verdict
 
@@ -123,6 +126,11 @@ class _Book:
             got = str(error).rstrip(".")
             raise BadInput(f"{got} in the record of {run_id}. Remove it with `keyspan runs remove {run_id}`.") from error
 
+    def mean(self, arm: Arm, level: int) -> float:
+        """Mean score of the pilot at a level; a failed member counts as nothing."""
+        scores = self.scores(arm, level)[: self.question.pilot]
+        return sum(s or 0.0 for s in scores) / len(scores)
+
     def past(self, arm: Arm, level: int) -> bool:
         """Whether the pilot puts a level past the crossing: a budget that passes, or a load that no longer does."""
         passes = meets(self.question, self.scores(arm, level)[: self.question.pilot])
@@ -145,6 +153,9 @@ def _round(book: _Book, paths: list[list[int]]) -> list[list[int]]:
     """The levels that every arm wants next, given the levels on its path so far."""
     if not book.question.search:
         return [[] if path else list(arm.levels) for arm, path in zip(book.question.arms, paths, strict=True)]
+    if book.question.goal == "peak":
+        arms = zip(book.question.arms, paths, strict=True)
+        return [following(arm.levels, arm.low, arm.high, {n: book.mean(arm, n) for n in path}) for arm, path in arms]
     found = [_crossing(book, arm, path) for arm, path in zip(book.question.arms, paths, strict=True)]
     best = min((arm.levels[i] for arm, i in zip(book.question.arms, found, strict=True) if i is not None), default=None)
     return [_next(book, arm, path, best) for arm, path in zip(book.question.arms, paths, strict=True)]
@@ -194,7 +205,7 @@ def _crossing(book: _Book, arm: Arm, path: list[int]) -> int | None:
 def _guards(book: _Book, paths: list[list[int]]) -> list[list[int]]:
     """More levels around the crossing, in the arms that attain the answer."""
     question = book.question
-    if not question.search or question.guard == 0:
+    if not question.search or question.guard == 0 or question.goal == "peak":
         return [[] for _ in paths]
     found = [_crossing(book, arm, path) for arm, path in zip(question.arms, paths, strict=True)]
     best = min((arm.levels[i] for arm, i in zip(question.arms, found, strict=True) if i is not None), default=None)
@@ -221,8 +232,8 @@ def _answer(book: _Book, paths: list[list[int]]) -> Answer:
     )
     probes = tuple(_probes(book, paths))
     failed = sum(p.verdict.status is not Status.MEASURED for p in probes)
-    odd = tuple(_non_monotone(book, paths))
-    return Answer(overall, best, arms, probes, odd, failed, METHODS[question.knob])
+    odd = tuple(_non_monotone(book, paths)) if question.goal == "crossing" else ()
+    return Answer(overall, best, arms, probes, odd, failed, method_of(question))
 
 
 def _probes(book: _Book, paths: list[list[int]]) -> Iterator[Probe]:

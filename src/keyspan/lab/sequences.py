@@ -65,7 +65,7 @@ def judge_decoder(instance: SequenceInstance, answers: dict[str, Any], decoder: 
     right, bits = recite(decoder, weights, tokens, prompt)
     if not np.isfinite(bits).all():
         return Verdict(status=Status.DIVERGED)
-    whole = right.all(axis=1)
+    whole = np.asarray(right.all(axis=1))
     shown = np.asarray(answers.get("shown", np.arange(len(tokens)))).astype(np.int64)
     scores = {
         "recited": float(whole.sum()),

@@ -80,7 +80,7 @@ class Sequences(Spec, family="sequences", version=1):
         return SequenceInstance(drawn.tokens, self.prompt, drawn.bits, drawn.kind)
 
     def batch(self, step: int, instances: Sequence[SequenceInstance]) -> Batch:
-        """The libraries. tokens: (members, most sequences, N)    count: (members,)    entropy: (members,), nats of a sequence"""
+        """The libraries. tokens: (members, most sequences, N)    count: (members,)    entropy: (members,), nats of each"""
         most = max(len(i.tokens) for i in instances)
         tokens = np.zeros((len(instances), most, self.length), dtype=np.int64)
         for k, i in enumerate(instances):

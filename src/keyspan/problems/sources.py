@@ -76,9 +76,12 @@ class Source(Spec, family="source", version=1):
         require(self.exponent is None or 0 <= self.exponent <= 10, "`0 <= --exponent <= 10`", self.exponent, "Try 1.")
         require(self.spread is None or 0 <= self.spread <= 20, "`0 <= spread <= 20`", self.spread, "Try 2.")
         require(self.relations is None or self.relations >= 1, "`relations >= 1`", self.relations, "Try 1.")
-        if self.name in ("triplets", "walks") and self.graph is None:
+        graphed = self.name in ("triplets", "walks")
+        if graphed and self.graph is None:
             object.__setattr__(self, "graph", graphs.permutation() if self.name == "triplets" else graphs.out_regular(2))
-        require(self.graph is None or self.name in ("triplets", "walks"), "`--graph` with triplets|walks only", self.name, "Drop.")
+        require(
+            self.graph is None or self.name in ("triplets", "walks"), "`--graph` with triplets|walks only", self.name, "Drop."
+        )
         require((self.content is not None) == (self.name == "file"), "`content` with a file only", self.name, "Read it.")
 
     def items(self, vocabulary: int) -> int:
@@ -261,9 +264,7 @@ def _triplets(source: Source, vocabulary: int, count: int, problem_id: str, cont
 # -------------------------------------------------------------------------------------------------------- files
 
 
-def _from_file(
-    source: Source, length: int, prompt: int, count: int, problem_id: str, contents: ContentSource
-) -> Drawn:
+def _from_file(source: Source, length: int, prompt: int, count: int, problem_id: str, contents: ContentSource) -> Drawn:
     """Some of a file's sequences, another choice for every replicate. Bits: `- sum log2 f(token)`, f from these tokens."""
     assert source.content is not None
     held = np.asarray(contents.get(source.content)).astype(np.int64)
@@ -273,5 +274,3 @@ def _from_file(
     often = np.bincount(after.reshape(-1))
     surprise = np.log2(after.size) - np.log2(np.maximum(often, 1))
     return Drawn(tokens, surprise[after].sum(axis=1), "unigram")
-
-

@@ -10,6 +10,7 @@ from keyspan.lab import pack
 from keyspan.lab.search import Answer, propose
 from keyspan.problems.dichotomies import Dichotomies
 from keyspan.problems.relations import Relations
+from keyspan.problems.sequences import Sequences
 from keyspan.runners.local import workers_on
 from keyspan.runners.questions import RECIPES
 from keyspan.specs import Channel, Question, Run
@@ -74,4 +75,7 @@ def _predicted(run: Run, question: Question) -> Verdict:
         score = float(run.instrument.key_budget >= share * law(run.problem.edges, run.problem.d_model))
     elif isinstance(run.problem, Dichotomies):
         score = float(run.problem.examples < 2 * run.problem.dimension)
+    elif isinstance(run.problem, Sequences):
+        arm = question.arms[0]
+        score = float(run.problem.library) if run.problem.library <= (arm.low + arm.high) / 2 else 0.0
     return Verdict(status=Status.MEASURED, exact=bool(score), scores={question.score: score})

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 from keyspan.errors import BadInput
 from keyspan.evidence.record import head
@@ -15,9 +15,11 @@ from keyspan.lab.search import Answer, ArmAnswer, Probe
 from keyspan.problems import graphs
 from keyspan.problems.dichotomies import separable_fraction
 from keyspan.problems.relations import Relations
+from keyspan.problems.sequences import Sequences
 from keyspan.runners.driver import Outcome
 from keyspan.runners.lab import Lab, lab_or_default
 from keyspan.runners.questions import calibration_questions, relations_question
+from keyspan.runners.sequences import SequencesResult, measure_sequences
 from keyspan.specs import Channel, Question
 from keyspan.theory.bounds import law, warren_budget
 from keyspan.verdict import Status, Verdict
@@ -239,12 +241,21 @@ def calibrate(dimension: int = 16, *, lab: Lab | None = None, seeds: int = 200, 
 # ------------------------------------------------------------------------------------------------- any problem
 
 
-def measure(problem: Relations, *, lab: Lab | None = None, **asked: Any) -> RelationsResult:
-    """Measure a problem's capacity: for `Relations`, the smallest key budget that holds the graph.
+@overload
+def measure(problem: Relations, *, lab: Lab | None = None, **asked: Any) -> RelationsResult: ...
+@overload
+def measure(problem: Sequences, *, lab: Lab | None = None, **asked: Any) -> SequencesResult: ...
+def measure(problem: Relations | Sequences, *, lab: Lab | None = None, **asked: Any) -> RelationsResult | SequencesResult:
+    """Measure a problem's capacity: for `Relations`, the smallest key budget that holds the graph; for `Sequences`, how
+    many of them a decoder recites.
 
-    lab: where records lie and what trains (default: the store of KEYSPAN_STORE, all cores)    asked: heads,
-    key_budgets, seeds, seed, target, recipe, criterion, threshold, steps, arithmetic, as on the command line
+    lab: where records lie and what trains (default: the store of KEYSPAN_STORE, all cores)    asked: as on the command
+    line; for relations heads, key_budgets, seeds, seed, target, recipe, criterion, threshold, steps, arithmetic; for
+    sequences heads, d_model, measure, regime, seeds, seed, steps, doublings, batch, arithmetic and the fields of a decoder
     """
     if isinstance(problem, Relations):
         return measure_relations(problem, lab=lab, **asked)
-    raise BadInput(f"`measure` takes a Relations problem, but got {type(problem).__name__}. For dichotomies use calibrate.")
+    if isinstance(problem, Sequences):
+        return measure_sequences(problem, lab=lab, **asked)
+    known = "a Relations or a Sequences problem"
+    raise BadInput(f"`measure` takes {known}, but got {type(problem).__name__}. For dichotomies use calibrate.")
