@@ -278,7 +278,7 @@ def soft_back(y: Tensor, d: Tensor) -> Tensor:
 def activate(name: str, x: Tensor) -> tuple[Tensor, Back]:
     """The feed-forward's activation: `reference_decoder.activate`."""
     if name == "gelu":
-        return fn.gelu(x, approximate="tanh"), lambda d: aten.gelu_backward(d, x, approximate="tanh")
+        return fn.gelu(x), lambda d: aten.gelu_backward(d, x)
     if name == "silu":
         return fn.silu(x), lambda d: aten.silu_backward(d, x)
     if name == "relu":

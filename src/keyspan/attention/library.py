@@ -121,9 +121,12 @@ def ride(feed: Ride, memory: Params, surprise: Callable[[], Tensor], shelf: Shel
             memory["grew"][member] = step
         elif feed.hold <= step < feed.settle:
             left = (feed.steps - step) / (feed.steps - feed.hold)
-            if relative > feed.theta * left + feed.floor and active > 1:
-                stay = max(1, active - max(1, round(feed.shed * active)))
-                order = torch.argsort(own, stable=True)
+            line = (feed.theta * left + feed.floor) * float(shelf.entropy[member])
+            order = torch.argsort(own, stable=True)
+            mean = own[order].double().cumsum(0) / torch.arange(1, active + 1, device=own.device)
+            fits = int((mean <= line).sum())  # the means rise, so these are the first ones
+            stay = max(1, fits, active - max(1, round(feed.shed * active)))
+            if stay < active:
                 memory["rank"][member, :active] = memory["rank"][member, :active][order]
                 _set(memory, member, stay)
 

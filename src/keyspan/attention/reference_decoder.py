@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from keyspan.decoders import TABLE_STD, Decoder
@@ -66,10 +67,16 @@ def norm(x: Array, gain: Array, bias: Array) -> Array:
     return np.asarray(centred / np.sqrt((centred * centred).mean(axis=-1, keepdims=True) + EPSILON) * gain + bias)
 
 
+def erf(x: Array) -> Array:
+    """The error function, torch's since NumPy has none; of `x + i y` for the small y of derivatives."""
+    real = torch.erf(torch.from_numpy(np.ascontiguousarray(x.real))).numpy()
+    return real + 2.0j / math.sqrt(math.pi) * np.exp(-(x.real**2)) * x.imag if np.iscomplexobj(x) else real
+
+
 def activate(name: str, x: Array) -> Array:
-    """The feed-forward's activation. gelu: `x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))`    silu: `x / (1 + e^-x)`"""
+    """The feed-forward's activation. gelu: `x/2 (1 + erf(x / sqrt 2))`    silu: `x / (1 + e^-x)`"""
     if name == "gelu":
-        return np.asarray(0.5 * x * (1.0 + np.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x**3))))
+        return np.asarray(0.5 * x * (1.0 + erf(x / math.sqrt(2.0))))
     if name == "relu":
         return np.asarray(np.where(x.real > 0, x, 0.0))
     if name == "silu":

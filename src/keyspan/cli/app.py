@@ -19,6 +19,7 @@ from keyspan.cli import (
     measure,
     measure_sequences,
     options,
+    predict,
     reproduce,
     runs,
 )
@@ -46,6 +47,7 @@ assert measure_sequences  # imported so that its command is there
 app.add_typer(measure.app, name="measure")
 app.command("calibrate")(calibrate.calibrate)
 app.add_typer(fit.app, name="fit")
+app.add_typer(predict.app, name="predict")
 app.command("reproduce")(reproduce.reproduce)
 app.add_typer(runs.app, name="runs")
 app.command("bench")(bench.bench)

@@ -27,8 +27,9 @@ class Ride(Spec, family="ride", version=1):
     """A library that grows during one training.
 
     At every look before step `hold`, the active set grows by `growth` of itself if its mean surprise is no more than
-    `theta` of its entropy. From `hold` to `settle` it sheds `shed` of itself, the most surprising first, if its surprise
-    is above `theta` (falling to 0 with the progress from `hold` to `steps`) plus `floor`. Then it stays.
+    `theta` of its entropy. From `hold` to `settle` it sheds its most surprising sequences, until the mean surprise of the
+    others is down to a line that falls from `theta + floor` at `hold` to `floor` at `steps`, but no more than `shed` of
+    itself at a look. Then it stays.
 
     batch: sequences a step    start: sequences at first    steps: of the whole training
     """
