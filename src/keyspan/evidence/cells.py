@@ -27,12 +27,13 @@ from typing import Any
 
 from keyspan.errors import BadInput
 from keyspan.files.paths import name_of, reading
-from keyspan.lab.recipes import Recipe, gradient
+from keyspan.lab.recipes import Recipe, gradient, solver, solver_fixed
 from keyspan.lab.search import Answer
 from keyspan.problems.relations import Relations
 from keyspan.specs import Question, digest
 from keyspan.theory.bounds import law
 
+STANDARD = ((gradient(), "fp32"), (solver(), "fp64"), (solver_fixed(), "fp64"))  # recipes known by their name alone
 LARGEST_FILE = 2**26  # bytes of a CSV of cells
 NUMBERS = ("items", "d_model", "edges", "seeds", "failed")
 OPTIONAL = ("key_budget", "low", "high", "heads", "heads_low", "heads_high", "one_head", "one_head_low", "most_heads")
@@ -122,9 +123,10 @@ class Cell:
 
 def recipe_name(recipe: Recipe, arithmetic: str = "fp32") -> str:
     """`gradient` for the recipe as it stands, `gradient@300` for one with other steps, `gradient+bf16` for one in other
-    arithmetic: they must not be mixed."""
-    name = recipe.name if recipe == gradient() else f"{recipe.name}@{recipe.steps}"
-    return name if arithmetic == "fp32" else f"{name}+{arithmetic}"
+    arithmetic than is usual for it: they must not be mixed."""
+    usual = next((there for made, there in STANDARD if made == recipe), None)
+    name = recipe.name if usual else f"{recipe.name}@{recipe.steps}"
+    return name if arithmetic == (usual or "fp32") else f"{name}+{arithmetic}"
 
 
 def cell_of(question: Question, answer: Answer) -> Cell:

@@ -86,6 +86,7 @@ class RelationsResult:
             "threshold": "own" if question.score == "f1" else "best",
             "target": question.target,
             "seeds": len(question.replicates),
+            "starts": question.starts,
             "key_budget": _whole(answer.crossing),
             "interval_method": answer.method,
             "heads": best.heads if best else None,
@@ -116,6 +117,7 @@ def _probe_json(probe: Probe, provenance: Mapping[str, Mapping[str, Any]]) -> di
         "d_key": channel.d_key,
         "key_budget": channel.key_budget,
         "seed": probe.replicate,
+        "start": getattr(probe.run.recipe, "draw", 0),
         "f1": scores.get("f1"),
         "f1_best": scores.get("f1_best"),
         "exact": verdict.exact,
@@ -243,7 +245,7 @@ def measure(problem: Relations, *, lab: Lab | None = None, **asked: Any) -> Rela
     """Measure a problem's capacity: for `Relations`, the smallest key budget that holds the graph.
 
     lab: where records lie and what trains (default: the store of KEYSPAN_STORE, all cores)    asked: heads,
-    key_budgets, seeds, seed, target, recipe, criterion, threshold, steps, arithmetic, as on the command line
+    key_budgets, seeds, seed, target, recipe, criterion, threshold, steps, arithmetic, starts, as on the command line
     """
     if isinstance(problem, Relations):
         return measure_relations(problem, lab=lab, **asked)
