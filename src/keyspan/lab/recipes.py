@@ -75,7 +75,8 @@ class Recipe(Spec, family="recipe", version=1):
 
     loss: a name its instrument knows    init_scale: multiplies the variance of the initial weights, 1/d_k
     bias: where the learned threshold starts (tau = -bias)    phases: one after another
-    certify: the judge must prove a failure to fit, else the member is `unconverged`, not measured
+    certify: the judge must prove a failure to fit, else the member is `unconverged`, not measured; of a channel with one
+    head it says where it can that no head would do
     draw: which initial weights, of all those that the instance and the architecture allow (a restart is another draw)
     """
 
@@ -130,7 +131,7 @@ def solver(steps: int = 1000) -> Recipe:
         Adam(steps=explore, peak=0.3, beta1=0.99, beta2=0.95),
         Lbfgs(steps=max(1, steps - explore), memory=20, patience=100),
     )
-    return Recipe(name="solver", revision=1, loss="squared-hinge", phases=phases, init_scale=1.0, bias=-3.0)
+    return Recipe(name="solver", revision=1, loss="squared-hinge", phases=phases, bias=-3.0, certify=True)
 
 
 def solver_fixed(steps: int = 1000) -> Recipe:
@@ -140,7 +141,7 @@ def solver_fixed(steps: int = 1000) -> Recipe:
     (docs/law.md). L-BFGS alone finds its way.
     """
     phase = Lbfgs(steps=steps, memory=20, patience=100)
-    return Recipe(name="solver-fixed", revision=1, loss="owned-hinge", phases=(phase,), init_scale=1.0, bias=-3.0)
+    return Recipe(name="solver-fixed", revision=1, loss="owned-hinge", phases=(phase,), bias=-3.0, certify=True)
 
 
 def separator() -> Recipe:

@@ -122,6 +122,7 @@ def _probe_json(probe: Probe, provenance: Mapping[str, Mapping[str, Any]]) -> di
         "f1_best": scores.get("f1_best"),
         "exact": verdict.exact,
         "margin": scores.get("margin"),
+        "gap_at_most": (verdict.witness.get("one_head") or {}).get("gap_at_most"),
         "steps": provenance.get(run_id, {}).get("steps"),
         "status": str(verdict.status),
         "run_id": run_id,
