@@ -93,7 +93,8 @@ def certify(
 
     graph, embeddings: files that replace what the weights file holds or lacks    context, eps: keys in a context, and the
     share of attention that may go astray: asks for the inverse temperatures that guarantee it    precision: ask how few
-    bits a weight may have    one_head: ask whether any single head could hold the graph    device: cpu, cuda, or auto: where many items are proven (the numbers are float64 anywhere)
+    bits a weight may have    one_head: ask whether any single head could hold the graph    device: cpu, cuda, or auto:
+    where many items are proven (the numbers are float64 anywhere)
     """
     for name, value in (("weights", weights), ("graph", graph), ("embeddings", embeddings)):
         if not isinstance(value, str | PathLike) and (value is not None or name == "weights"):

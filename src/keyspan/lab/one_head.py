@@ -8,9 +8,10 @@ products of coordinates and its squared hinge is convex. At its minimum the shor
 that prove how large a gap can be (Gordan 1873). For every M, and so for every W_Q and W_K of any width,
 
     |R| |M| >= <R, M> >= alpha min_edge - beta max_nonedge >= alpha (min_edge - max_nonedge) - |alpha - beta| |x|^2 |M|
+    (min_edge - max_nonedge) / |M| <= (|R| + |alpha - beta| |x|^2) / alpha
 
-in Frobenius norms, with |x| the largest norm of a row:   (min_edge - max_nonedge) / |M| <= (|R| + |alpha - beta| |x|^2) / alpha.
-That holds for any a; the bound is computed from above, with what rounding may have done to R.
+in Frobenius norms, with |x| the largest norm of a row. That holds for any a; the bound is computed from above, with what
+rounding may have done to R.
 """
 
 from __future__ import annotations
