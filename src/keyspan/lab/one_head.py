@@ -67,7 +67,7 @@ class OneHead:
 def applies(instance: RelationInstance) -> bool:
     """Whether a proof is tried for problems of this size."""
     items, d_model = instance.embeddings.shape
-    return d_model <= WIDEST and items <= MOST_ITEMS and len(instance.edges) < items * items
+    return bool(d_model <= WIDEST and items <= MOST_ITEMS and len(instance.edges) < items * items)
 
 
 def one_head(instance: RelationInstance) -> OneHead:
@@ -130,7 +130,7 @@ def _newton(x: Float, signs: Float) -> tuple[Float, float]:
             break
         hessian = _hessian(x, short > 0)
         hessian[np.diag_indices_from(hessian)] += 1e-10 * np.trace(hessian) / len(hessian) * min(1.0, size)
-        step = np.linalg.solve(hessian, -slope)
+        step = np.asarray(np.linalg.solve(hessian, -slope), dtype=np.float64)
         w, moved = _down(x, signs, w, step, value, float(slope @ step))
         if not moved:
             break
