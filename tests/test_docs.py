@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.advice.made import llama, save
 from tests.cli.asked import Oracle
 
 from keyspan.advice.design import INTERVAL_BASIS
@@ -38,13 +39,14 @@ MARK = "<!-- runs in the tests -->"
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 NAME = re.compile(
-    r"`((?:advice|attention|bench|evidence|files|lab|problems|runners|seeds|specs|theory|verdict|views)(?:\.\w+)+)"
+    r"`((?:advice|attention|bench|evidence|files|lab|papers|problems|runners|seeds|specs|theory|verdict|views)(?:\.\w+)+)"
 )
 MODULE = re.compile(r"`([\w/]+\.py)`")
 FIELD_ROW = re.compile(r"^\| ((?:`\w+`(?:, )?)+) \|", re.MULTILINE)
 # Absolute paths, and folders beside the repository, are of one machine and mean nothing to a reader.
 FOREIGN = re.compile(r"(?<![\w.:/<>)}*])/(?!/)\w|\.\./|\b[s]hared/")
-QUICK = {  # where a section's own commands take long
+QUICK = {  # where a section's own commands take long, or need more
+    "audit": "keyspan audit model",
     "construct": "keyspan construct --items 16 --d-model 16 --method quiet",
     "bench": "keyspan bench --device cpu --case 16x8x2x4 --members 2 --rounds 1 --seconds 0.02 --workers 1 --no-growth",
     "calibrate": "keyspan calibrate --dimension 2 --seeds 10",
@@ -207,6 +209,8 @@ def test_fields_are_those_of_the_json(title: str, empty_folder: Path, monkeypatc
     before = [line for line in WITH_FIELDS[title].splitlines() if line.startswith("keyspan measure ")]
     if title == "certify":
         run_line(shlex.split(before[0]), empty_folder)
+    if title == "audit":
+        save(empty_folder / "model", *llama())
     if title == "reproduce":
         monkeypatch.setattr("keyspan.runners.lab.LocalRunner", Oracle())  # a figure has too many members to train here
     (empty_folder / "cells.csv").write_text("items,d_model,key_budget\n128,32,24\n128,16,72\n512,64,48\n")
@@ -238,7 +242,8 @@ def test_names_exist(page: Path) -> None:
     for name in NAME.findall(text):
         resolve(name)
     for module in MODULE.findall(text):
-        assert (ROOT / "src" / "keyspan" / module).is_file(), module
+        base = ROOT if module.startswith("tests/") else ROOT / "src" / "keyspan"
+        assert (base / module).is_file(), module
 
 
 def test_every_formula_names_its_function() -> None:

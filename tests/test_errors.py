@@ -46,6 +46,8 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "edges": lambda n: keyspan.Relations(items=16, d_model=16, graph=keyspan.graphs.erdos_renyi(n)),
     "exponent": lambda n: keyspan.graphs.power_law(3, exponent=n),
     "ones": lambda n: keyspan.Relations(items=16, d_model=16, embeddings=keyspan.embeddings.sparse(n)),
+    "clusters": lambda n: keyspan.Relations(items=16, d_model=16, embeddings=keyspan.embeddings.clustered(n)),
+    "correlation": lambda n: keyspan.Relations(items=16, d_model=16, embeddings=keyspan.embeddings.clustered(2, n)),
     "heads": lambda n: keyspan.measure(CELL, heads=[n]),
     "key_budgets": lambda n: keyspan.measure(CELL, key_budgets=[n]),
     "seeds": lambda n: keyspan.measure(CELL, seeds=n),

@@ -25,6 +25,7 @@ VERBS = [
     ("design",),
     ("construct",),
     ("certify",),
+    ("audit",),
     ("measure",),
     ("measure", "relations"),
     ("calibrate",),

@@ -12,12 +12,15 @@ from typing import Any
 import pytest
 
 from keyspan import specs
+from keyspan.attention import shapes
+from keyspan.attention.shapes import Heads
 from keyspan.lab import recipes
 from keyspan.lab.recipes import Adam, Lbfgs, Muon, Recipe
-from keyspan.problems import dichotomies, embeddings, graphs, relations
+from keyspan.problems import dichotomies, embeddings, graphs, placed, relations
 from keyspan.problems.dichotomies import Dichotomies
 from keyspan.problems.embeddings import Embeddings
 from keyspan.problems.graphs import Graph
+from keyspan.problems.placed import Placed
 from keyspan.problems.relations import Relations
 from keyspan.specs import Arm, Channel, LinearUnit, Question, Run, Spec, Stopping, canonical, decode, digest
 
@@ -29,6 +32,25 @@ RUN: dict[str, Any] = {"problem": Relations(items=7, d_model=5), "recipe": recip
 EXAMPLES: list[tuple[Spec, dict[str, Any]]] = [
     (Channel(heads=2, d_key=3), {"heads": 5, "d_key": 7}),
     (LinearUnit(), {}),
+    (
+        Heads(heads=4, d_key=4),
+        {
+            "heads": 5,
+            "d_key": 7,
+            "share": 2,
+            "latent": 3,
+            "rotary": 0.5,
+            "base": 100.0,
+            "window": 9,
+            "norm": True,
+            "cap": 30.0,
+            "keys": "int4",
+        },
+    ),
+    (
+        Placed(relations=Relations(items=7, d_model=5), positions=3),
+        {"relations": Relations(items=8, d_model=5), "positions": 4},
+    ),
     (Stopping(), {"check_every": 49, "retire_exact": False, "slack": 0.002}),
     (ARM, {"heads": 1, "levels": (2, 4, 8), "low": 4, "high": 6}),
     (
@@ -103,7 +125,7 @@ EXAMPLES: list[tuple[Spec, dict[str, Any]]] = [
     ),
 ]
 EACH = [pytest.param(spec, others, id=f"{spec.family}-{k}") for k, (spec, others) in enumerate(EXAMPLES)]
-MODULES = (specs, recipes, dichotomies, embeddings, graphs, relations)
+MODULES = (specs, recipes, shapes, dichotomies, embeddings, graphs, placed, relations)
 
 
 def identity(spec: Spec) -> str:

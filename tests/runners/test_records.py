@@ -79,12 +79,13 @@ def test_a_row_for_every_cell_and_recipe() -> None:
         replace(CELL, graph=graphs.regular(3)),
         replace(CELL, graph=graphs.power_law(loops=False)),
         replace(CELL, embeddings=embeddings.sparse(4)),
+        replace(CELL, embeddings=embeddings.clustered(4, 0.25)),
     ]
     found = [r for p in [CELL, *others] for name in ("gradient", "hinge") for r in records(runs(p, recipe=name))]
     rows = record_rows(found)
-    assert len(rows) == 10 and rows == sorted(rows, key=lambda r: [r[c] for c in COLUMNS[:5]])
+    assert len(rows) == 12 and rows == sorted(rows, key=lambda r: [r[c] for c in COLUMNS[:5]])
     assert {r["graph"] for r in rows} == {"permutation", "regular --degree 3", "power-law --edges 64 --exponent 1.0 --no-loops"}
-    assert {r["embeddings"] for r in rows} == {"gaussian", "sparse --ones 4"}
+    assert {r["embeddings"] for r in rows} == {"gaussian", "sparse --ones 4", "clustered --clusters 4 --correlation 0.25"}
     for row in rows:  # a plain recipe is held to what a record needs
         assert row["command"].endswith("--target 1 --criterion all") == (row["recipe"] == "gradient")
 

@@ -51,7 +51,7 @@ class OwnedChannelBucket(ChannelBucket):
     def load(self, batch: Batch, runs: Sequence[Run]) -> OwnedBatch:
         """Rows and edges on the device, padded, and every edge's owner."""
         loaded = super().load(batch, runs)
-        owners = [draw_owners(run, self.edges, self._channel(run).heads) for run in runs]
+        owners = [draw_owners(run, int(self.edges), self._channel(run).heads) for run in runs]
         return OwnedBatch(**vars(loaded), owners=torch.from_numpy(np.stack(owners)).to(self.device))
 
     def select(self, batch: ChannelBatch, keep: torch.Tensor) -> OwnedBatch:

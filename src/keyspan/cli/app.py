@@ -8,7 +8,21 @@ from typing import Any
 
 import typer
 
-from keyspan.cli import bench, calibrate, certify, construct, design, doctor, fit, measure, options, reproduce, runs
+from keyspan.cli import (
+    audit,
+    bench,
+    calibrate,
+    certify,
+    construct,
+    design,
+    doctor,
+    fit,
+    ledger,
+    measure,
+    options,
+    reproduce,
+    runs,
+)
 from keyspan.errors import BadInput, KeyspanError, shown
 
 EPILOG = (
@@ -29,10 +43,12 @@ app = typer.Typer(
 app.command("design")(design.design)
 app.command("construct")(construct.construct)
 app.command("certify")(certify.certify)
+app.command("audit")(audit.audit)
 app.add_typer(measure.app, name="measure")
 app.command("calibrate")(calibrate.calibrate)
 app.add_typer(fit.app, name="fit")
 app.command("reproduce")(reproduce.reproduce)
+app.command("ledger")(ledger.ledger)
 app.add_typer(runs.app, name="runs")
 app.command("bench")(bench.bench)
 app.command("doctor")(doctor.doctor)

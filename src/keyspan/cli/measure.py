@@ -33,8 +33,10 @@ def relations(
     degree: int | None = typer.Option(None, help="Degree of a regular or out-regular graph (default 2)."),
     exponent: float | None = typer.Option(None, help="Of a power-law graph (default 1)."),
     loops: bool = typer.Option(True, help="Whether an item may point to itself."),
-    embeddings: str = typer.Option("gaussian", help="one-hot|gaussian|sign|sparse, or a .npy/.safetensors file."),
+    embeddings: str = typer.Option("gaussian", help="one-hot|gaussian|sign|sparse|clustered, or a .npy/.safetensors file."),
     ones: int | None = typer.Option(None, help="Ones per sparse row (default d_model / 8)."),
+    clusters: int | None = typer.Option(None, help="Centres of clustered rows (default items / 8)."),
+    correlation: float | None = typer.Option(None, help="Mean cosine within a cluster (default 0.5)."),
     heads: str | None = typer.Option(None, help="Numbers of heads to try, as 1,2,4 (default: powers of 2 to items/8)."),
     key_budgets: str | None = typer.Option(None, help="Measure just these D_K, as 32,48, instead of searching."),
     seeds: int = typer.Option(3, help="How many instances a point is measured on."),
@@ -46,6 +48,9 @@ def relations(
     threshold: str = typer.Option("own", help="own|best: the learned threshold, or the best one in hindsight."),
     steps: int | None = typer.Option(None, help="Most training steps (default: gradient 2000, hinge 6000, solvers 1000)."),
     starts: int | None = typer.Option(None, help="Initial weights tried per instance, until one holds (default 1, solver 4)."),
+    contexts: int | None = typer.Option(None, help="Show a random context of so many items at every step, not all."),
+    batches: int | None = typer.Option(None, help="Show the rows in so many batches, one after another."),
+    replay: bool = typer.Option(False, "--replay", help="With --batches: those before stay in view."),
     arithmetic: str | None = typer.Option(
         None, help="Of training: fp32|fp64, on a GPU also tf32|bf16 (default: solvers fp64, others fp32). Judged in fp64."
     ),
@@ -70,7 +75,9 @@ def relations(
     else:
         contents = Contents(None) if current.dry_run else asking.lab().contents  # a dry run writes nothing
     asked_graph = inputs.graph_from(graph, contents, items=items, edges=edges, degree=degree, exponent=exponent, loops=loops)
-    rows = inputs.embeddings_from(embeddings, contents, items=items, d_model=d_model, ones=ones)
+    rows = inputs.embeddings_from(
+        embeddings, contents, items=items, d_model=d_model, ones=ones, clusters=clusters, correlation=correlation
+    )
     question = relations_question(
         Relations(items=items, d_model=d_model, graph=asked_graph, embeddings=rows),
         heads=numbers(heads, "--heads"),
@@ -82,6 +89,9 @@ def relations(
         criterion=criterion,
         threshold=threshold,
         steps=steps,
+        contexts=contexts,
+        batches=batches,
+        replay=replay,
         arithmetic=arithmetic,
         starts=starts,
     )
@@ -135,6 +145,9 @@ def print_relations(data: dict[str, Any]) -> None:
     )
     out.print(f"lower bound  {data['lower_bound']:.2f}  (Warren: with less, not every such graph can be held exactly)")
     out.print(f"interval     {data['interval_method']}")
+    if data["shown"]:
+        said = ", ".join(f"{k} {v}" for k, v in data["shown"].items())
+        out.print(f"shown        {said}; judged on all pairs")
     for odd in data["non_monotone"]:
         out.print(f"not monotone: {odd['heads']} heads pass at {odd['passes']} and fail at {odd['fails']}")
     if data["failed"]:

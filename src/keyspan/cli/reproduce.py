@@ -11,7 +11,9 @@ from keyspan.cli.options import current
 
 
 def reproduce(
-    name: str = typer.Argument(..., help="A paper, or one of its figures: adler, adler:fig1 ...", metavar="PAPER[:FIGURE]"),
+    name: str = typer.Argument(
+        ..., help="A paper, or one of its figures: adler, adler:fig1 ..., adler:beyond.", metavar="PAPER[:FIGURE]"
+    ),
     tier: str = typer.Option("smoke", help="smoke (minutes), short (an hour of two cores), paper (a GPU)."),
     out: Path = typer.Option(Path("figures"), help="Folder for the pictures and their data."),
     jobs: int | None = typer.Option(None, help="Worker processes (default: one a core)."),
@@ -53,7 +55,7 @@ def _print(data: dict[str, Any], result: Any) -> None:
             out.print(show.table(f"{one.figure.name}: {title}", columns, rows, left=0))
     marks = {True: "holds", False: "fails", None: "cannot be said"}
     rows = [
-        [c["id"], show.number(c["measured"], 2), f"{c['test']} {_bound(c['threshold'])}", marks[c["holds"]], c["claim"]]
+        [c["id"], show.number(c["measured"], 2), f"{c['test']} {show.bound(c['threshold'])}", marks[c["holds"]], c["claim"]]
         for c in data["claims"]
     ]
     if rows:
@@ -71,7 +73,3 @@ def _print(data: dict[str, Any], result: Any) -> None:
 
 def _left_out(data: dict[str, Any]) -> list[dict[str, Any]]:
     return [left for one in data["figures"] for left in one["left_out"]]
-
-
-def _bound(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float | int) else " and ".join(f"{v:g}" for v in value)

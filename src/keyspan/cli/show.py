@@ -48,6 +48,11 @@ def number(value: Any, digits: int = 3) -> str:
     return str(value)
 
 
+def bound(value: Any) -> str:
+    """A threshold, or the two ends of one."""
+    return f"{value:g}" if isinstance(value, float | int) else " and ".join(f"{v:g}" for v in value)
+
+
 def counted(count: int, noun: str) -> str:
     """`1 head`, `2 heads`"""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -21,7 +21,7 @@ import csv
 import io
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from keyspan.files.paths import name_of, reading
 from keyspan.lab.recipes import Recipe, gradient, solver, solver_fixed
 from keyspan.lab.search import Answer
 from keyspan.problems.relations import Relations
+from keyspan.problems.shown import Batches, Contexts
 from keyspan.specs import Question, digest
 from keyspan.theory.bounds import law
 
@@ -123,9 +124,14 @@ class Cell:
 
 def recipe_name(recipe: Recipe, arithmetic: str = "fp32") -> str:
     """`gradient` for the recipe as it stands, `gradient@300` for one with other steps, `gradient+bf16` for one in other
-    arithmetic than is usual for it: they must not be mixed."""
-    usual = next((there for made, there in STANDARD if made == recipe), None)
+    arithmetic than is usual for it, `gradient/contexts64` and `gradient@2000/batches4` for one that is not shown all pairs at
+    every step: they must not be mixed."""
+    usual = next((there for made, there in STANDARD if made == replace(recipe, show=None)), None)
     name = recipe.name if usual else f"{recipe.name}@{recipe.steps}"
+    if isinstance(recipe.show, Contexts):
+        name += f"/contexts{recipe.show.items}"
+    elif isinstance(recipe.show, Batches):
+        name += f"/batches{recipe.show.count}" + "+replay" * recipe.show.replay
     return name if arithmetic == (usual or "fp32") else f"{name}+{arithmetic}"
 
 

@@ -7,10 +7,13 @@ an identity.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from keyspan.attention.shapes import Heads
+from keyspan.problems.placed import Placed
 from keyspan.problems.relations import Relations
+from keyspan.problems.shown import Contexts
 from keyspan.specs import Channel, Run
 
 PER_SCORE = 1.3e-9  # seconds per head and pair: maximum, mask, product
@@ -40,9 +43,23 @@ def of_channel(run: Run) -> Cost:
     assert isinstance(problem, Relations) and isinstance(channel, Channel)
     m, d, budget = problem.items, problem.d_model, channel.key_budget
     heads, d_key = (1 << (n - 1).bit_length() for n in (channel.heads, channel.d_key))
+    show = getattr(run.recipe, "show", None)
+    m = show.items if isinstance(show, Contexts) else m  # of the items that a step looks at
     flops = 6.0 * m * m * budget + 8.0 * m * d * budget
     memory = 4.0 * (2 * m * d + 4 * m * heads * max(16, d_key) + 8 * d * heads * d_key) + m * m / 8
     return Cost(flops, flops * PER_FLOP + channel.heads * m * m * PER_SCORE, memory, (heads, d_key))
+
+
+def of_heads(run: Run) -> Cost:
+    """Heads of today: the pairs of a channel, and a front that goes both ways through autograd."""
+    heads = run.instrument
+    assert isinstance(heads, Heads)
+    problem = run.problem.relations if isinstance(run.problem, Placed) else run.problem
+    plain = of_channel(replace(run, problem=problem, instrument=Channel(heads=heads.heads, d_key=heads.d_key)))
+    front = 60.0 * problem.items * heads.key_budget * PER_SCORE  # type: ignore[attr-defined]
+    kind = (heads.share, -(-heads.latent // 32), heads.rotary, heads.base, heads.window, heads.norm, heads.cap, heads.keys)
+    key_heads = 1 << (heads.key_heads - 1).bit_length()
+    return replace(plain, seconds=plain.seconds + front, memory=2 * plain.memory, sizes=(*plain.sizes, key_heads, *kind))
 
 
 def of_linear(run: Run) -> Cost:
@@ -51,7 +68,7 @@ def of_linear(run: Run) -> Cost:
     return Cost(4.0 * size, 4.0 * size * PER_SMALL_FLOP, 8.0 * size)
 
 
-COSTS: dict[str, Callable[[Run], Cost]] = {"channel": of_channel, "linear-unit": of_linear}
+COSTS: dict[str, Callable[[Run], Cost]] = {"channel": of_channel, "heads": of_heads, "linear-unit": of_linear}
 
 
 def cost(run: Run) -> Cost:

@@ -32,9 +32,14 @@ OWN = "own."  # before the names of what an instrument's members carry along, am
 BUCKETS = {  # by family of the instrument, or by family and loss
     "channel": "keyspan.attention.channel:ChannelBucket",
     "channel:owned-hinge": "keyspan.attention.owned:OwnedChannelBucket",
+    "heads": "keyspan.attention.heads:HeadsBucket",
     "linear-unit": "keyspan.attention.linear:LinearBucket",
 }
 FUSED = "keyspan.attention.kernels.channel:FusedChannelBucket"
+SHOWN = {  # channels that are not shown all pairs at every step, by family of their recipe's `show`
+    "contexts": "keyspan.attention.sampled:SampledBucket",
+    "batches": "keyspan.attention.growing:GrowingBucket",
+}
 
 
 def recipe_of(run: Run) -> Recipe:
@@ -46,9 +51,8 @@ def recipe_of(run: Run) -> Recipe:
 
 def kernel_of(run: Run, device: torch.device) -> str:
     """Which speed of the instrument trains a run on this device."""
-    fused = isinstance(run.instrument, Channel) and recipe_of(run).loss in PAIR_LOSSES
-    fused = fused and kernels.available(device, run.arithmetic)
-    return "triton" if fused else "torch"
+    plain = isinstance(run.instrument, Channel) and recipe_of(run).show is None and recipe_of(run).loss in PAIR_LOSSES
+    return "triton" if plain and kernels.available(device, run.arithmetic) else "torch"
 
 
 def make_bucket(runs: Sequence[Run], device: torch.device) -> Bucket:
@@ -58,6 +62,8 @@ def make_bucket(runs: Sequence[Run], device: torch.device) -> Bucket:
     if name is None:
         known = "|".join(known for known in BUCKETS if ":" not in known)
         raise BadInput(f"An instrument must be one of {known}, but got {family}.")
+    if isinstance(runs[0].instrument, Channel) and recipe.show is not None:
+        name = SHOWN[recipe.show.family]
     module, _, kind = (FUSED if kernel_of(runs[0], device) == "triton" else name).partition(":")
     made: Bucket = getattr(import_module(module), kind)(runs, recipe.loss, recipe.init_scale, recipe.bias, device)
     return made

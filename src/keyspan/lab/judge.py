@@ -1,6 +1,7 @@
 """The judge: weights + problem -> Verdict, in float64, by tiles. One judge for trained and constructed members alike.
 
-Channels are judged in `lab.channels`, and what is said of them is proved in `lab.proof`.
+Channels are judged in `lab.channels`, and what is said of them is proved in `lab.proof`; heads of today in `lab.heads`, and
+in `lab.placed` where their items move.
 """
 
 from __future__ import annotations
@@ -11,10 +12,15 @@ from typing import Any
 
 import numpy as np
 
+from keyspan.attention.shapes import Heads
 from keyspan.errors import BadInput, require
 from keyspan.lab import one_head
 from keyspan.lab.channels import judge_channel as judge_channel
+from keyspan.lab.heads import judge_heads
+from keyspan.lab.placed import judge_placed
+from keyspan.lab.retention import with_retention
 from keyspan.problems.dichotomies import DichotomyInstance
+from keyspan.problems.placed import PlacedInstance
 from keyspan.problems.relations import RelationInstance
 from keyspan.specs import Spec
 from keyspan.verdict import Status, Verdict
@@ -36,13 +42,22 @@ def judge(instance: Any, answers: dict[str, Any], *, certify: bool = False, inst
 @judge.register
 def _(instance: RelationInstance, answers: dict[str, Any], *, certify: bool = False, instrument: Spec | None = None) -> Verdict:
     """With `certify`, a single head that fails is told from one that could not succeed, where that can be proven."""
+    if isinstance(instrument, Heads):
+        return judge_heads(instance, instrument, answers)
     verdict = judge_channel(instance, answers["w_query"], answers["w_key"], float(answers["bias"]))
     if certify and verdict.exact is False and len(answers["w_query"]) == 1 and one_head.applies(instance):
         found = one_head.one_head(instance)
         if found.impossible:
             witness = {**verdict.witness, "one_head": {"gap_at_most": found.at_most, "pairs": found.pairs}}
             verdict = replace(verdict, witness=witness)
-    return verdict
+    return with_retention(verdict, instance, answers) if verdict.measured and "batch" in answers else verdict
+
+
+@judge.register
+def _(instance: PlacedInstance, answers: dict[str, Any], *, certify: bool = False, instrument: Spec | None = None) -> Verdict:
+    if not isinstance(instrument, Heads):
+        raise BadInput(f"Placed relations must be held by heads, but got {instrument and instrument.family}. Say which.")
+    return judge_placed(instance, instrument, answers)
 
 
 @judge.register

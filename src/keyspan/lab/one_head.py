@@ -73,14 +73,18 @@ def applies(instance: RelationInstance) -> bool:
 def one_head(instance: RelationInstance) -> OneHead:
     """Weights that hold the graph in one head, or a proof that none do, or neither (on the brink)."""
     require(applies(instance), f"d_model <= {WIDEST}, items <= {MOST_ITEMS}", instance.embeddings.shape, "Take less.")
-    x = np.asarray(instance.embeddings, dtype=np.float64)
-    signs = -np.ones((len(x), len(x)))
+    signs = -np.ones((instance.items, instance.items))
     signs[instance.edges[:, 0], instance.edges[:, 1]] = 1.0
+    return decide(np.asarray(instance.embeddings, dtype=np.float64), signs)
+
+
+def decide(x: Float, signs: Float) -> OneHead:
+    """The same of any pairs. signs: (items, items), 1 on edges, -1 on pairs that are none, 0 where it does not matter"""
     largest = float(np.einsum("ia,ia->i", x, x).max())
     power = -round(math.log2(largest) / 2) if largest > 0 else 0
     near_unit = np.ldexp(x, power)  # rows of length about 1, without rounding
     weights, threshold = _newton(near_unit, signs)
-    shortfall = np.maximum(0.0, 1.0 - signs * (near_unit @ weights @ near_unit.T - threshold))
+    shortfall = _shortfall(near_unit, signs, np.append(weights, threshold))
     found = _gap(x, signs, weights)
     at_most = math.inf if found > 0 else gap_bound(x, signs * shortfall)
     return OneHead(found, at_most, int((shortfall > 0).sum()), np.ldexp(weights, 2 * power), largest)
@@ -119,10 +123,9 @@ def _newton(x: Float, signs: Float) -> tuple[Float, float]:
     d = x.shape[1]
     w, value = np.zeros(d * d + 1), math.inf
     for _ in range(STEPS):
-        margins = signs * _scores(x, w)
-        if margins.min() > 0:
+        short = _shortfall(x, signs, w)
+        if short.max() < 1.0:
             break  # it holds
-        short = np.maximum(0.0, 1.0 - margins)
         slope = _pull(x, -signs * short)
         value = float((short * short).sum()) / 2
         size = float(np.linalg.norm(slope))
@@ -141,6 +144,11 @@ def _scores(x: Float, w: Float) -> Float:
     """s - tau of every pair. w: M and tau in one"""
     d = x.shape[1]
     return np.asarray(x @ w[:-1].reshape(d, d) @ x.T - w[-1])
+
+
+def _shortfall(x: Float, signs: Float, w: Float) -> Float:
+    """max(0, 1 - y (s - tau)) of every pair that matters."""
+    return np.asarray(np.maximum(0.0, np.abs(signs) - signs * _scores(x, w)))
 
 
 def _pull(x: Float, on_pairs: Float) -> Float:
@@ -165,7 +173,7 @@ def _down(x: Float, signs: Float, w: Float, step: Float, value: float, slope: fl
     length = 1.0
     for _ in range(40):
         new = w + length * step
-        short = np.maximum(0.0, 1.0 - signs * _scores(x, new))
+        short = _shortfall(x, signs, new)
         if float((short * short).sum()) / 2 <= value + 1e-4 * length * slope:
             return new, True
         length /= 2

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from keyspan.errors import require
+from keyspan.errors import BadInput, require
+from keyspan.problems.shown import Batches, Contexts
 from keyspan.specs import Spec, Stopping
 
 
@@ -78,6 +79,7 @@ class Recipe(Spec, family="recipe", version=1):
     certify: the judge must prove a failure to fit, else the member is `unconverged`, not measured; of a channel with one
     head it says where it can that no head would do
     draw: which initial weights, of all those that the instance and the architecture allow (a restart is another draw)
+    show: what a step looks at, where it is not all pairs (`problems.shown`)
     """
 
     name: str
@@ -88,9 +90,14 @@ class Recipe(Spec, family="recipe", version=1):
     bias: float = 0.0
     certify: bool = False
     draw: int = field(default=0, metadata={"absent": 0})
+    show: Spec | None = field(default=None, metadata={"absent": None})
 
     def check(self) -> None:
         require(len(self.phases) >= 1, "a recipe has a phase", 0, "Give it one, such as Adam.")
+        if isinstance(self.show, Batches):
+            steps = [getattr(p, "steps", 0) for p in self.phases]
+            rule = "a recipe of batches has a phase for each, all of as many steps"
+            require(len(steps) == self.show.count and len(set(steps)) == 1, rule, steps, "Use `recipes.showing`.")
         require(self.init_scale > 0, "`init_scale > 0`", self.init_scale, "Use 1.")
         require(self.draw >= 0, "`draw >= 0`", self.draw, "Draws count from 0.")
 
@@ -142,6 +149,31 @@ def solver_fixed(steps: int = 1000) -> Recipe:
     """
     phase = Lbfgs(steps=steps, memory=20, patience=100)
     return Recipe(name="solver-fixed", revision=1, loss="owned-hinge", phases=(phase,), bias=-3.0, certify=True)
+
+
+def showing(recipe: Recipe, contexts: int | None = None, batches: int | None = None, replay: bool = False) -> Recipe:
+    """The recipe, looking at sampled contexts of so many items, or at batches of rows one after another.
+
+    Batches share the recipe's steps: each has a phase of its own, with its own cycle of the learning rate and as many steps
+    as make a whole number of looks.
+    """
+    if contexts is not None and batches is not None:
+        raise BadInput(f"`--contexts` must be left out with `--batches`, but got {contexts} and {batches}. Choose one.")
+    if batches is None and replay:
+        raise BadInput("`--replay` must come with `--batches`, but got none. Say how many batches there are.")
+    if contexts is None and batches is None:
+        return recipe
+    (phase, *more) = recipe.phases
+    if more or not isinstance(phase, Adam | Muon):
+        fix = "Use gradient or hinge."
+        raise BadInput(f"`--contexts` and `--batches` must come with a recipe of gradient steps, but got {recipe.name}. {fix}")
+    if contexts is not None:
+        return replace(recipe, show=Contexts(items=contexts))
+    assert batches is not None
+    show = Batches(count=batches, replay=replay)
+    every = DEFAULT_STOPPING.check_every
+    each = replace(phase, steps=-(-phase.steps // (batches * every)) * every)
+    return replace(recipe, show=show, phases=(each,) * batches)
 
 
 def separator() -> Recipe:

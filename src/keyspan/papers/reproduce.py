@@ -8,13 +8,13 @@ from typing import Any
 
 import keyspan
 from keyspan.errors import BadInput, shown
-from keyspan.papers import adler, claims
-from keyspan.papers.figures import Figure, Found, Paper, choose
+from keyspan.papers import adler, claims, modern
+from keyspan.papers.figures import Figure, Found, Paper, choose, names
 from keyspan.runners.driver import Outcome
 from keyspan.specs import Question, canonical
 
 SCHEMA = 1
-PAPERS: Mapping[str, Callable[[], Paper]] = {adler.PAPER: adler.paper}
+PAPERS: Mapping[str, Callable[[], Paper]] = {adler.PAPER: adler.paper, modern.PAPER: modern.paper}
 Answerer = Callable[[list[Question]], Sequence[Outcome]]
 
 
@@ -34,10 +34,10 @@ class Plan:
 
 
 def plan(name: str, tier: str, seed: int = 0) -> Plan:
-    """What `adler` or `adler:fig3` asks at a tier. seed: which set of instances"""
+    """What `adler`, `adler:fig3` or `adler:beyond` asks at a tier. seed: which set of instances"""
     wanted = name.partition(":")[0] if isinstance(name, str) else ""
     if wanted not in PAPERS:
-        known = ", ".join(p if not f else f"{p}:{f}" for p in PAPERS for f in ("", *PAPERS[p]().figures))
+        known = ", ".join(name for p in PAPERS for name in names(p, PAPERS[p]().figures))
         raise BadInput(f"What to reproduce must be one of {known}, but got {shown(name)}. Choose one.")
     paper = PAPERS[wanted]()
     chosen = choose(paper.name, paper.figures, name, tier)

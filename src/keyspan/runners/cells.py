@@ -167,7 +167,8 @@ def _decodable(run: Mapping[str, Any]) -> bool:
     families = Relations.family, Channel.family, Recipe.family
     if tuple(run[part].get("family") for part in ("problem", "instrument", "recipe")) != families:
         return False
-    parts = [run["problem"], run["instrument"], run["recipe"], *run["recipe"].get("phases", ())]
+    recipe = run["recipe"]
+    parts = [run["problem"], run["instrument"], recipe, *recipe.get("phases", ()), *filter(None, [recipe.get("show")])]
     return all(is_known(str(part.get("family")), part.get("version")) for part in parts)
 
 

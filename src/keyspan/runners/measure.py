@@ -15,12 +15,15 @@ from keyspan.lab.search import Answer, ArmAnswer, Probe
 from keyspan.problems import graphs
 from keyspan.problems.dichotomies import separable_fraction
 from keyspan.problems.relations import Relations
+from keyspan.problems.shown import Batches, Contexts
 from keyspan.runners.driver import Outcome
 from keyspan.runners.lab import Lab, lab_or_default
 from keyspan.runners.questions import calibration_questions, relations_question
-from keyspan.specs import Channel, Question
+from keyspan.specs import Channel, Question, Spec
 from keyspan.theory.bounds import law, warren_budget
 from keyspan.verdict import Status, Verdict
+
+RETENTION = ("learned", "retained", "forgotten")  # of members that were shown batches
 
 
 def _interval(crossing: Crossing) -> dict[str, float | int | None]:
@@ -81,6 +84,7 @@ class RelationsResult:
         return head() | {
             "problem": self.problem.to_json(),
             "recipe": question.recipe.name,  # type: ignore[attr-defined]
+            "shown": _shown(question.recipe),
             "arithmetic": question.arithmetic,
             "criterion": question.criterion,
             "threshold": "own" if question.score == "f1" else "best",
@@ -101,6 +105,14 @@ class RelationsResult:
             "run_ids": sorted(p.run.run_id for p in answer.probes),
             "trained_now": len(self.outcome.trained),
         }
+
+
+def _shown(recipe: Spec) -> dict[str, Any] | None:
+    """What training looked at, where it was not all pairs at every step."""
+    show = getattr(recipe, "show", None)
+    if isinstance(show, Contexts):
+        return {"contexts": show.items}
+    return {"batches": show.count, "replay": show.replay} if isinstance(show, Batches) else None
 
 
 def _arm_json(arm: ArmAnswer) -> dict[str, Any]:
@@ -126,7 +138,7 @@ def _probe_json(probe: Probe, provenance: Mapping[str, Mapping[str, Any]]) -> di
         "steps": provenance.get(run_id, {}).get("steps"),
         "status": str(verdict.status),
         "run_id": run_id,
-    }
+    } | {name: scores[name] for name in RETENTION if name in scores}
 
 
 def measure_relations(problem: Relations, *, lab: Lab | None = None, **asked: Any) -> RelationsResult:
@@ -246,7 +258,8 @@ def measure(problem: Relations, *, lab: Lab | None = None, **asked: Any) -> Rela
     """Measure a problem's capacity: for `Relations`, the smallest key budget that holds the graph.
 
     lab: where records lie and what trains (default: the store of KEYSPAN_STORE, all cores)    asked: heads,
-    key_budgets, seeds, seed, target, recipe, criterion, threshold, steps, arithmetic, starts, as on the command line
+    key_budgets, seeds, seed, target, recipe, criterion, threshold, steps, contexts, batches, replay, arithmetic,
+    starts, as on the command line
     """
     if isinstance(problem, Relations):
         return measure_relations(problem, lab=lab, **asked)

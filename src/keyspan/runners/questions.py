@@ -105,6 +105,9 @@ def relations_question(
     criterion: str | None = None,
     threshold: str = "own",
     steps: int | None = None,
+    contexts: int | None = None,
+    batches: int | None = None,
+    replay: bool = False,
     arithmetic: str | None = None,
     starts: int | None = None,
 ) -> Question:
@@ -112,6 +115,8 @@ def relations_question(
 
     target, criterion, arithmetic, starts: by default the recipe's own (`RECIPES`)    arithmetic: of training; judged in
     fp64 always    starts: initial weights that an instance may try, one after another, until one meets the target
+    contexts: show a random context of so many items at every step, and not all    batches, replay: show rows in so many
+    batches, one after another, without or with those before (`recipes.showing`); judged on all pairs always
     """
     named = RECIPES[_named(recipe, RECIPES, "--recipe", "Use one of these.")]
     criterion = _named(named.criterion if criterion is None else criterion, CRITERIA, "--criterion", "Choose one.")
@@ -122,6 +127,12 @@ def relations_question(
     if steps is not None:
         steps = whole(steps, "--steps", "Try 2000.")
         require(1 <= steps <= 10**7, "`1 <= --steps <= 10000000`", steps, "Try 2000.")
+    if contexts is not None:
+        contexts = whole(contexts, "--contexts", "Leave it out to show all.")
+        require(contexts <= problem.items, f"`--contexts <= {problem.items}`", contexts, "Leave it out to show all.")
+    if batches is not None:
+        batches = whole(batches, "--batches", "Leave it out to show all at once.")
+        require(batches <= problem.items, f"`--batches <= {problem.items}`", batches, "Use fewer.")
     fix = "Try 1,2,4, or leave it out."
     chosen = list(default_heads(problem.items)) if heads is None else wholes(heads, "--heads", fix)
     require(min(chosen) >= 1, "`--heads >= 1`", min(chosen), "Ask for at least one head.")
@@ -135,7 +146,7 @@ def relations_question(
     return Question(
         problem=problem,
         instrument=Channel(heads=1, d_key=1),
-        recipe=named.make() if steps is None else named.make(steps=steps),
+        recipe=recipes.showing(named.make() if steps is None else named.make(steps=steps), contexts, batches, replay),
         stopping=recipes.DEFAULT_STOPPING,
         arithmetic=_named(arithmetic, ARITHMETICS, "--arithmetic", "Use fp32; tf32 and bf16 want a GPU."),
         knob="budget",

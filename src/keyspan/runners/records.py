@@ -131,7 +131,8 @@ def _graph_options(graph: Graph) -> list[str]:
 
 
 def _row_options(rows: Embeddings) -> list[str]:
-    return [] if rows.ones is None else ["--ones", str(rows.ones)]
+    given = (("--ones", rows.ones), ("--clusters", rows.clusters), ("--correlation", rows.correlation))
+    return [word for flag, value in given if value is not None for word in (flag, str(value))]
 
 
 def write_rows(rows: Iterable[Mapping[str, Any]], path: Path) -> None:

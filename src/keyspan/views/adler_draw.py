@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from keyspan.evidence.cells import Cell
-from keyspan.views import adler
+from keyspan.views import adler, beyond_draw
 from keyspan.views.drawings import Drawing
 from keyspan.views.figures import COLOURS, MARKERS, draw_threshold_curves
 
@@ -297,4 +297,5 @@ DRAWINGS: dict[str, Drawing] = {
     ),
     "map": Drawing(adler.head_map_info, draw_head_map, lambda info: (6.8, 3.8)),
     "targets": Drawing(adler.target_costs_info, draw_target_costs, lambda info: (max(5.2, 2.4 + 0.55 * len(info.sizes)), 3.0)),
+    **beyond_draw.DRAWINGS,
 }

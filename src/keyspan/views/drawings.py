@@ -13,7 +13,10 @@ from keyspan.views.figures import save_panels
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MODULES = {"adler": "keyspan.views.adler_draw"}  # each has DRAWINGS, by the name of the figure
+MODULES = {
+    "adler": "keyspan.views.adler_draw",
+    "modern": "keyspan.views.modern",
+}  # each has DRAWINGS, by the name of the figure
 
 
 class Data:
