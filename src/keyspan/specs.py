@@ -335,7 +335,8 @@ class Question(Spec, family="question", version=1):
     arm is measured and nothing is looked for    climb: the arm to begin with; others are tried outwards from there, and
     only as long as they beat it (None: all arms, side by side)    starts: initial weights that a replicate may try at a
     level, one after another, until one meets the target: the recipe's draw and the next ones    near: after a start
-    whose `f1_best` is less, none is tried any more: it was not the start's fault
+    whose `f1_best` is less, none is tried any more: it was not the start's fault (and if all must meet the target, none
+    of the other replicates tries another, either)
     """
 
     problem: Spec

@@ -356,6 +356,18 @@ def test_where_a_start_is_not_even_near_no_other_is_tried() -> None:
     assert {draw(r) for runs in rounds for r in runs if channel(r).key_budget >= 40} == {0, 1}
 
 
+def test_where_all_must_hold_one_that_is_not_near_ends_the_others_attempts() -> None:
+    scores = {0: [0.9, 0.9, 1.0], 1: [0.9, 0.5, 1.0], 2: [1.0]}
+    question = replace(cell(heads=[8], key_budgets=[24], seeds=3), starts=3, near=0.6, target=1.0, criterion="all")
+    answer, rounds = walk(question, lambda run: held(scores[run.replicate][draw(run)]))
+    assert [[(r.replicate, draw(r)) for r in runs] for runs in rounds] == [[(0, 0), (1, 0), (2, 0)], [(0, 1), (1, 1)]]
+    assert answer.crossing.estimate is None
+    mean = replace(question, criterion="mean", target=0.95)
+    answer, rounds = walk(mean, lambda run: held(scores[run.replicate][draw(run)]))
+    assert [(r.replicate, draw(r)) for r in rounds[-1]] == [(0, 2)]
+    assert list(answer.arms[0].means) == pytest.approx([2.9 / 3])
+
+
 def test_a_start_that_was_lost_is_followed_by_another() -> None:
     question = replace(cell(heads=[8], key_budgets=[24], seeds=1), starts=2, near=0.6, target=1.0)
     lost = Verdict(status=Status.DIVERGED)
@@ -376,9 +388,9 @@ def test_solvers_climb_from_what_theory_puts_first_and_gradient_recipes_do_not()
         assert (asked.climb, asked.starts, asked.near, asked.guard, asked.arithmetic) == (None, 1, 0.0, 1, "fp32")
     solver, fixed = (cell(items=1024, d_model=64, recipe=name) for name in ("solver", "solver-fixed"))
     assert solver.climb is not None and solver.arms[solver.climb].heads == 8  # gardner_best of powers of two
-    assert (solver.starts, solver.near, solver.guard, solver.arithmetic) == (4, 0.6, 0, "fp64")
+    assert (solver.starts, solver.near, solver.guard, solver.arithmetic) == (4, 0.7, 0, "fp64")
     assert (fixed.starts, fixed.near, fixed.guard, fixed.arithmetic) == (1, 0.0, 0, "fp64")
-    assert (solver.arms[3].low, solver.arms[3].high) == (48, 80)  # 0.7 and 1.0 of 76.9
+    assert (solver.arms[3].low, solver.arms[3].high) == (56, 80)  # 0.75 and 1.0 of 76.9
     assert cell(items=1024, d_model=64, recipe="solver", heads=[8], key_budgets=[64]).climb is None
     hopeless = cell(items=1024, d_model=64, recipe="solver", heads=[1, 2])
     assert hopeless.climb == 1 and hopeless.arms[0].low < hopeless.arms[0].high == 64

@@ -109,22 +109,30 @@ class _Book:
         return self._runs[key]
 
     def tries(self, arm: Arm, level: int) -> list[list[tuple[Run, str]]]:
-        """The starts that every replicate has tried or must try now: the next one after every one that missed the target."""
-        out = []
-        for i in range(len(self.question.replicates)):
-            tried = [self._begun(arm, level, 0)[i]]
-            while len(tried) < self.question.starts and self._missed(tried[-1][1]):
-                tried.append(self._begun(arm, level, len(tried))[i])
-            out.append(tried)
+        """The starts that every replicate has tried or must try now, all together: the next one where the last has missed
+        the target, as long as it was near, and unless the level is lost already because all must hold it."""
+        out = [[first] for first in self._begun(arm, level, 0)]
+        for start in range(1, self.question.starts):
+            last = [tried[-1][1] for tried in out]
+            if not all(run_id in self.verdicts for run_id in last):
+                break
+            missed = [self._missed(run_id) for run_id in last]
+            again = [miss and self._near(run_id) for miss, run_id in zip(missed, last, strict=True)]
+            if not any(again) or (self.question.criterion == "all" and missed != again):
+                break
+            for tried, more, following in zip(out, again, self._begun(arm, level, start), strict=True):
+                if more:
+                    tried.append(following)
         return out
 
     def _missed(self, run_id: str) -> bool:
+        verdict = self.verdicts[run_id]
+        return not verdict.measured or self._score(verdict, run_id) < self.question.target
+
+    def _near(self, run_id: str) -> bool:
         """Whether another start is worth a try after this one."""
-        verdict = self.verdicts.get(run_id)
-        if verdict is None or not verdict.measured:
-            return verdict is not None
-        score = self._score(verdict, run_id)
-        return score < self.question.target and verdict.scores.get("f1_best", score) >= self.question.near
+        verdict = self.verdicts[run_id]
+        return not verdict.measured or verdict.scores.get("f1_best", self._score(verdict, run_id)) >= self.question.near
 
     def missing(self, arm: Arm, level: int) -> list[Run]:
         return [run for tried in self.tries(arm, level) for run, run_id in tried if run_id not in self.verdicts]

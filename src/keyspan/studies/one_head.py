@@ -12,7 +12,7 @@ import argparse
 import csv
 import itertools
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -29,8 +29,12 @@ WIDTHS = (6, 8, 12, 16, 20, 24)
 SHARES = (0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2)  # of the critical number of items
 INSTANCES = 20
 COLUMNS = ("d_model", "critical", "items", "instances", "held", "impossible", "open", "largest_bound")
-CELLS = ((64, 12), (64, 16), (128, 12), (128, 16), (128, 20), (128, 24), (256, 16), (256, 20), (256, 24), (512, 24))
+CELLS = (
+    *((64, 12), (64, 16), (128, 12), (128, 16), (128, 20), (128, 24), (256, 16), (256, 20), (256, 24), (512, 24)),
+    *((256, 32), (512, 32), (1024, 64)),
+)
 HEADS_INSTANCES = 5
+DEAR, FEW = 2**18, 2  # from so many pairs on, or from d = 32 on, so many instances
 HEADS_COLUMNS = ("items", "d_model", "predicted", "h_min", "heads", "instances", "held", "impossible", "open")
 Row = dict[str, int | float]
 
@@ -78,12 +82,18 @@ def crossing(rows: Sequence[Row]) -> float | None:
     return None
 
 
-def measure_heads(items: int, d_model: int, heads: int, instances: int = HEADS_INSTANCES) -> Row:
+def instances_of(items: int, d_model: int) -> int:
+    """How many instances a cell of several heads gets."""
+    return FEW if items**2 >= DEAR or d_model >= 32 else HEADS_INSTANCES
+
+
+def measure_heads(items: int, d_model: int, heads: int, instances: int | None = None) -> Row:
     """How many instances are held by full-rank heads whose edges have owners, and of how many it is proven that they are not.
 
     Every head is decided by itself: its own edges against the pairs that are none, the other heads' edges left out.
     """
     outcomes = []
+    instances = instances_of(items, d_model) if instances is None else instances
     for replicate in range(instances):
         problem = Relations(items=items, d_model=d_model)
         identity = digest({"problem": problem.to_json(), "replicate": replicate}, "p")
@@ -124,44 +134,59 @@ def fractional_heads(items: int, d_model: int) -> float:
 def head_counts(items: int, d_model: int) -> list[int]:
     """From below h_min to above it."""
     least = heads_needed(items, items, d_model) or 1
+    around = (-1, 0, 1) if items >= 1024 else (-2, -1, 0, 1, 2)
     step = max(1, round(0.08 * least))
-    return sorted({max(1, least + k * step) for k in (-2, -1, 0, 1, 2)})
+    return sorted({max(1, least + k * step) for k in around})
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of `python -m keyspan.studies.one_head`."""
     parser = argparse.ArgumentParser(prog="python -m keyspan.studies.one_head", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--out", type=Path, default=None, help="write the rows to this CSV file")
-    parser.add_argument("--heads-out", type=Path, default=None, help="also decide several heads, and write this CSV file")
+    parser.add_argument(
+        "--heads-out", type=Path, default=None, help="also decide several heads; rows in this CSV file are kept"
+    )
+    parser.add_argument("--only-heads", action="store_true", help="leave one head out")
     parser.add_argument("--instances", type=int, default=INSTANCES, help="of each size")
     args = parser.parse_args(argv)
     rows: list[Row] = []
     try:
-        for d_model in WIDTHS:
+        for d_model in () if args.only_heads else WIDTHS:
             mine = [measure(d_model, items, args.instances) for items in sizes(d_model)]
             half = crossing(mine)
             said = "not reached" if half is None else f"{half:.1f}"
             print(f"d_model {d_model}: predicted {critical_items(d_model):.1f}, half of the instances at {said}", flush=True)
             rows += mine
-        several = [*_several()] if args.heads_out is not None else []
+        if args.out is not None:
+            with args.out.open("w", encoding="utf-8", newline="") as file:
+                writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+                writer.writeheader()
+                writer.writerows(rows)
+        if args.heads_out is not None:
+            extend(args.heads_out)
     except KeyspanError as error:
         print(f"keyspan: {error}", file=sys.stderr)
         return error.exit_code
-    for path, columns, table in ((args.out, COLUMNS, rows), (args.heads_out, HEADS_COLUMNS, several)):
-        if path is not None:
-            with path.open("w", encoding="utf-8", newline="") as file:
-                writer = csv.DictWriter(file, columns, lineterminator="\n")
-                writer.writeheader()
-                writer.writerows(table)
     return 0
 
 
-def _several() -> Iterator[Row]:
-    for items, d_model in CELLS:
-        for heads in head_counts(items, d_model):
-            found = measure_heads(items, d_model, heads)
-            print(*(f"{k}={v}" for k, v in found.items()), flush=True)
-            yield found
+def extend(path: Path) -> None:
+    """Add the rows of several heads that the file does not have."""
+    there: set[tuple[str, ...]] = set()
+    if path.exists():
+        with path.open(encoding="utf-8", newline="") as file:
+            there = {(row["items"], row["d_model"], row["heads"]) for row in csv.DictReader(file)}
+    with path.open("a", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, HEADS_COLUMNS, lineterminator="\n")
+        if not there:
+            writer.writeheader()
+        for items, d_model in CELLS:
+            for heads in head_counts(items, d_model):
+                if (str(items), str(d_model), str(heads)) not in there:
+                    found = measure_heads(items, d_model, heads)
+                    writer.writerow(found)
+                    file.flush()
+                    print(*(f"{k}={v}" for k, v in found.items()), flush=True)
 
 
 if __name__ == "__main__":
