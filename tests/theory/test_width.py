@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from keyspan.errors import BadInput
 from keyspan.seeds import Stream
 from keyspan.theory.gardner import gardner_load, heads_needed
-from keyspan.theory.width import rank_needed, rho_of_width, top_share, width_budget
+from keyspan.theory.width import rank_needed, rho_of_width, top_share, width_budget, width_floor
 
 
 def test_the_share_is_that_of_random_matrices() -> None:
@@ -66,6 +66,14 @@ def test_it_lies_below_the_count_of_degrees_of_freedom() -> None:
         counted = heads * (d_model - math.sqrt(d_model**2 - load / heads))
         width = width_budget(items, items, d_model, heads)
         assert width is not None and counted / 2 < width < counted
+
+
+def test_the_freedom_to_choose_owners_lowers_the_floor_where_there_is_one() -> None:
+    for items, d_model, heads in ((256, 64, 1), (512, 64, 4), (1024, 64, 16)):
+        budget, floor = width_budget(items, items, d_model, heads), width_floor(items, items, d_model, heads)
+        assert budget is not None and floor is not None
+        assert floor == budget if heads == 1 else 0 < floor < budget
+    assert width_budget(512, 512, 32, 2) is None and width_floor(512, 512, 32, 2) is not None
 
 
 def test_sizes_that_make_no_sense_are_refused() -> None:

@@ -51,6 +51,18 @@ def width_budget(
     return None if rank is None else heads * d_model * rank
 
 
+def width_floor(edges: int, items: int, d_model: int, heads: int) -> float | None:
+    """What h heads need whichever of them holds which edge: D_K with w = sqrt(P) - sqrt(2 m' ln h) (conjectured).
+
+    There are h^m' ways to give edges to heads, and how far a Gaussian vector lies from what one of them allows falls short of
+    its mean by u with probability e^(-u^2/2) at most. None where even so the heads are too few at any width
+    """
+    check_sizes(d_model=d_model)
+    left = math.sqrt(gardner_load(edges, items, heads)) - math.sqrt(2 * edges * math.log(heads))
+    rank = rank_needed(max(0.0, left) ** 2 / (heads * d_model**2))
+    return None if rank is None else heads * d_model * rank
+
+
 def rho_of_width(rank: float) -> float:
     """rho(t) = (2t - t^2) / F(t): the share of P that degrees of freedom must make up for, from 1/2 to 1."""
     return (2 * rank - rank * rank) / top_share(rank)
