@@ -52,6 +52,7 @@ QUICK = {  # where a section's own commands take long, or need more
     "calibrate": "keyspan calibrate --dimension 2 --seeds 10",
     "fit law": "keyspan fit law --from cells.csv",
     "reproduce": "keyspan reproduce adler:fig1",
+    "sweep": "keyspan sweep law.toml",
     "measure relations": "keyspan measure relations --items 16 --d-model 16 --heads 1 --key-budgets 4 --seeds 1",
 }
 
@@ -213,6 +214,8 @@ def test_fields_are_those_of_the_json(title: str, empty_folder: Path, monkeypatc
         save(empty_folder / "model", *llama())
     if title == "reproduce":
         monkeypatch.setattr("keyspan.runners.lab.LocalRunner", Oracle())  # a figure has too many members to train here
+    grid = "[[grid]]\nitems = 16\nd_model = 16\nheads = [1]\nkey_budgets = [4]\nseeds = 1\n"
+    (empty_folder / "law.toml").write_text(grid)
     (empty_folder / "cells.csv").write_text("items,d_model,key_budget\n128,32,24\n128,16,72\n512,64,48\n")
     words = shlex.split(QUICK.get(title, shown[0]))
     given = json.loads(run_line([*words, "--json"], empty_folder))

@@ -182,7 +182,7 @@ NUMPY_AND_TORCH_ONLY = [
     "keyspan.bench",
     "keyspan.evidence.record",
 ]
-RIM = ["sqlalchemy", "pydantic", "typer", "rich", "matplotlib", "ray"]
+RIM = ["sqlalchemy", "psycopg", "pydantic", "typer", "rich", "matplotlib", "ray"]
 
 
 def run_python(code: str) -> subprocess.CompletedProcess[str]:

@@ -22,6 +22,7 @@ _WHERE = {
     "Lab": "keyspan.runners.lab",
     "Record": "keyspan.evidence.record",
     "Relations": "keyspan.problems.relations",
+    "TypedRelations": "keyspan.problems.typed",
     "Verdict": "keyspan.verdict",
     "audit": "keyspan.advice.audit",
     "calibrate": "keyspan.runners.measure",
@@ -32,6 +33,7 @@ _WHERE = {
     "ledger": "keyspan.papers.ledger",
     "measure": "keyspan.runners.measure",
     "open_store": "keyspan.evidence.store",
+    "report": "keyspan.views.report",
     "reproduce": "keyspan.views.reproduce",
 }
 _MODULES = {"embeddings": "keyspan.problems.embeddings", "graphs": "keyspan.problems.graphs"}
@@ -51,11 +53,13 @@ if TYPE_CHECKING:
     from keyspan.problems import graphs as graphs
     from keyspan.problems.dichotomies import Dichotomies as Dichotomies
     from keyspan.problems.relations import Relations as Relations
+    from keyspan.problems.typed import TypedRelations as TypedRelations
     from keyspan.runners.cells import fit as fit
     from keyspan.runners.lab import Lab as Lab
     from keyspan.runners.measure import calibrate as calibrate
     from keyspan.runners.measure import measure as measure
     from keyspan.verdict import Verdict as Verdict
+    from keyspan.views.report import report as report
     from keyspan.views.reproduce import reproduce as reproduce
 
 

@@ -18,6 +18,7 @@ import types
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -66,6 +67,11 @@ class Spec:
             if "absent" not in f.metadata or value != f.metadata["absent"]:
                 data[f.name] = _plain(value)
         return data
+
+    @cached_property
+    def text(self) -> str:
+        """The spec as canonical JSON. A sweep asks for the ids of a million runs that share their parts."""
+        return canonical(self.to_json())
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
@@ -182,7 +188,11 @@ def canonical(data: Any) -> str:
 
 def digest(data: Any, prefix: str) -> str:
     """Identity of JSON data: the prefix and 96 bits of SHA-256 over its canonical form."""
-    return prefix + hashlib.sha256(canonical(data).encode()).hexdigest()[:24]
+    return _hashed(canonical(data), prefix)
+
+
+def _hashed(text: str, prefix: str) -> str:
+    return prefix + hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
 # ---------------------------------------------------------------------------------------------------- instruments
@@ -230,6 +240,24 @@ class LinearUnit(Spec, family="linear-unit", version=1):
     """A linear threshold unit `sign(x . w)`: the instrument whose capacity, 2d, is known exactly (Cover 1965)."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Layer(Spec, family="layer", version=1):
+    """One layer of softmax attention, no residual, that answers at its query. heads: H    d_key: d_h    d_value: d_v
+
+    embed: tokens pass a linear map and get positions first, logits are divided by sqrt(d_model), and a linear map reads the
+    answer (Mahdavi et al. 2024, official code). If not, the layer alone.
+    """
+
+    heads: int
+    d_key: int
+    d_value: int = 1
+    embed: bool = True
+
+    def check(self) -> None:
+        for name, size in (("--heads", self.heads), ("--d-head", self.d_key), ("d_value", self.d_value)):
+            require(1 <= size <= WIDEST, f"`1 <= {name} <= {WIDEST}`", size, "Try 8.")
+
+
 # ------------------------------------------------------------------------------------------------------------- runs
 
 
@@ -273,7 +301,7 @@ class Run(Spec, family="run", version=1):
     @property
     def problem_id(self) -> str:
         """Identity of the instance: the graph, the embeddings, the labels, the order of the data."""
-        return ids_of(self.to_json())[0]
+        return self._ids[0]
 
     @property
     def weights_id(self) -> str:
@@ -286,7 +314,15 @@ class Run(Spec, family="run", version=1):
     @property
     def run_id(self) -> str:
         """Identity of the member."""
-        return ids_of(self.to_json())[1]
+        return self._ids[1]
+
+    @cached_property
+    def _ids(self) -> tuple[str, str]:
+        """`ids_of` its JSON, made from the text of its parts."""
+        problem = _hashed(f'{{"problem":{self.problem.text},"replicate":{self.replicate}}}', "p")
+        parts = f'"arithmetic":{json.dumps(self.arithmetic)},"instrument":{self.instrument.text},"judge":{JUDGE_VERSION}'
+        rest = f'"problem":"{problem}","recipe":{self.recipe.text},"stopping":{self.stopping.text}'
+        return problem, _hashed(f"{{{parts},{rest}}}", "r")
 
 
 def ids_of(run: Mapping[str, Any]) -> tuple[str, str]:
@@ -372,12 +408,12 @@ class Question(Spec, family="question", version=1):
 
     def run(self, arm: Arm, level: int, replicate: int, start: int = 0) -> Run:
         """The member at one point of the question. start: which of its `starts`"""
-        problem, instrument = self.problem, self.instrument
+        problem, instrument, recipe = self.problem, self.instrument, self.recipe
         if self.knob == "budget":
             instrument = instrument.with_budget(arm.heads, level)  # type: ignore[attr-defined]
         else:
             problem = problem.with_load(level)  # type: ignore[attr-defined]
-        recipe = self.recipe
+            recipe = recipe.with_load(level) if hasattr(recipe, "with_load") else recipe
         if start:
             recipe = replace(recipe, draw=getattr(recipe, "draw", 0) + start)  # type: ignore[type-var]
         return Run(

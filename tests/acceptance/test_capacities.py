@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import sys
-import time
 from typing import Any
 
 import pytest
@@ -24,6 +24,12 @@ def keyspan(url: str, *words: str) -> dict[str, Any]:
     return answer
 
 
+def work_of_children() -> float:
+    """Seconds that a core has spent on the processes started here; a busy machine does not change them much."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def relations(url: str, items: int, d_model: int, seeds: int = 3) -> dict[str, Any]:
     return keyspan(url, "measure", "relations", "--items", str(items), "--d-model", str(d_model), "--seeds", str(seeds))
 
@@ -36,9 +42,9 @@ def test_compressed_items_want_several_heads(url: str) -> None:
     assert max(p["f1"] for p in found["probes"] if p["heads"] == 1) <= 0.4
     assert max(p["f1_best"] for p in found["probes"] if p["heads"] == 1) <= 0.4
     assert found["failed"] == 0
-    began = time.monotonic()
+    began = work_of_children()
     again = relations(url, 128, 16)
-    assert time.monotonic() - began < 2
+    assert work_of_children() - began < 2
     assert again == found | {"trained_now": 0}
 
 

@@ -89,6 +89,18 @@ TABLE: dict[str, tuple[str, ...]] = {
     f"{CELL} --graph power-law --exponent nan": ("exponent", "finite", "nan"),
     f"{CELL} --ones 3": ("ones", "sparse", "got 3"),
     f"{CELL} --embeddings sparse --ones 17": ("ones <= d_model", "ones=17"),
+    f"{CELL} --types 1": ("--types >= 2", "got 1", "leave it out"),
+    f"{CELL} --types 2 --heads 3": ("--types", "divides", "got 3", "Use 4 heads"),
+    f"{CELL} --types 2 --sharing mine": ("--sharing", "partitioned|shared|leaning", "'mine'"),
+    f"{CELL} --sharing shared": ("--sharing", "--types", "'shared'"),
+    f"{CELL} --types 2 --contexts 5": ("--contexts", "--types", "Leave one out"),
+    f"{CELL} --types 2 --graph {{}}/good.csv": ("--types", "a file"),
+    f"{CELL} --contexts 17": ("--contexts <= 16", "got 17"),
+    f"{CELL} --contexts 1": ("--contexts >= 2", "got 1"),
+    f"{CELL} --batches 1": ("--batches >= 2", "got 1"),
+    f"{CELL} --batches 17": ("--batches <= 16", "got 17"),
+    f"{CELL} --batches 2 --contexts 4": ("--contexts", "--batches", "Choose one"),
+    f"{CELL} --replay": ("--replay", "--batches"),
     f"{CELL} --clusters 3": ("clusters", "clustered", "got (3, None)"),
     f"{CELL} --embeddings clustered --clusters 17": ("clusters <= items", "clusters=17"),
     f"{CELL} --embeddings clustered --correlation 1": ("correlation < 1", "got 1.0"),
@@ -345,7 +357,7 @@ def test_python_m_keyspan_is_the_same_command() -> None:
 
 def test_an_empty_command_line_names_the_verbs(folder: Path) -> None:
     for argv in ([], ["measure"], ["runs"], ["fit"], ["--json"], ["--json", "runs"], ["--quiet", "measure"], ["--dry-run"]):
-        known = {"measure": "relations", "runs": "list|show|export|records|import|remove", "fit": "law"}
+        known = {"measure": "relations", "runs": "list|show|export|records|import|merge|remove", "fit": "law"}
         verbs = known.get((argv or [""])[-1], "design|construct|certify|audit")
         check_line(ask(*argv), ("A verb must follow", verbs, "but got none", "--help"))
     assert "Usage: keyspan" in ask("--json", "--help").out  # help that was asked for is no error
@@ -384,8 +396,10 @@ def test_weights_whose_scores_overflow(tmp_path: Path) -> None:
 
 def test_a_gpu_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    cell = "measure relations --items 8 --d-model 8 --heads 1 --key-budgets 1 --seeds 1 --steps 1 --jobs 1 --quiet"
+    cell = "measure relations --items 8 --d-model 8 --heads 1 --key-budgets 1 --seeds 1 --steps 1 --jobs 1"
     check_line(call(*cell.split(), "--device", "cuda"), ("--device cuda", "--device cpu"))
+    check_line(call(*cell.split(), "--arithmetic", "bf16"), ("--arithmetic bf16", "a CPU", "Use fp32"))
+    check_line(call(*cell.split(), "--arithmetic", "tf32", "--device", "cpu"), ("--arithmetic tf32", "a CPU"))
 
 
 def test_a_huge_d_model() -> None:

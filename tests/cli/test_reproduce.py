@@ -61,7 +61,7 @@ def test_the_fields_of_the_surface(oracle: Oracle, here: Path) -> None:
         assert {"id", "claim", "measured", "holds"} <= set(claim) and claim["holds"] in (True, False, None)
     assert [claim["id"] for claim in data["claims"]] == ["adler-law-explains", "adler-law-proportional", "adler-law-logarithm"]
     (one,) = data["figures"]
-    assert one["files"] == [f"figures/adler-fig3.{kind}" for kind in ("svg", "png", "csv")]
+    assert one["files"] == [f"figures/adler-fig3.{kind}" for kind in ("svg", "png", "csv", "pdf")]
     assert all(Path(name).is_file() for name in one["files"]) and len(one["data"]) == data["cells"]
     assert one["summary"]["parameters"]["c"]["estimate"] > 0
 
@@ -71,7 +71,7 @@ def test_all_figures_share_what_is_measured(small: None, oracle: Oracle, here: P
     assert data["figure"] == "adler" and [one["figure"] for one in data["figures"]] == [f"adler:{f}" for f in ADLER]
     assert data["cells"] == len(SMALL) < sum(one["cells"] for one in data["figures"])
     assert len({claim["id"] for claim in data["claims"]}) == len(data["claims"]) >= 10
-    assert len(list(Path("pictures").iterdir())) == 3 * len(ADLER)
+    assert len(list(Path("pictures").iterdir())) == 4 * len(ADLER)
     again = told("reproduce", "adler:fig5", "--tier", "short")
     assert again["trained_now"] == 0 and set(again["run_ids"]) < set(data["run_ids"])
     assert again["figures"][0]["data"] == next(f for f in data["figures"] if f["figure"] == "adler:fig5")["data"]

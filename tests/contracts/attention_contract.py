@@ -496,7 +496,7 @@ class LinearContract:
 # ------------------------------------------------------------------------------------------------- refusals
 
 
-def refused(run: Run, kind: type[ChannelBucket] | type[LinearBucket], loss: str = "bce") -> str:
+def refused(run: Run, kind: Callable[..., Any], loss: str = "bce") -> str:
     """The message with which a bucket refuses a run."""
     with pytest.raises(BadInput) as refusal:
         kind([run], loss, 1.0, 0.0, torch.device("cpu"))

@@ -10,7 +10,7 @@ import pytest
 
 from keyspan.errors import BadInput
 from keyspan.lab import recipes
-from keyspan.lab.recipes import Adam, Lbfgs, Muon, Recipe
+from keyspan.lab.recipes import SHAPES, Adam, Lbfgs, Muon, Recipe
 from keyspan.problems.relations import Relations
 from keyspan.specs import Channel, Run, Spec, Stopping, decode
 
@@ -38,13 +38,17 @@ def changed(value: Any) -> Any:
         return value + 1
     if isinstance(value, float):
         return value * 0.5 if value else 0.25
+    if value in SHAPES:
+        return SHAPES[1 - SHAPES.index(value)]
     if isinstance(value, str):
         return value + "x"
     return (*value[:-1], Adam(steps=3, peak=0.25))
 
 
 def variants(spec: Any) -> list[Any]:
-    return [replace(spec, **{f.name: changed(getattr(spec, f.name))}) for f in fields(spec)]
+    """The spec with each field changed; what does not apply (None) stays, and is changed in tests of its own."""
+    given = {f.name: getattr(spec, f.name) for f in fields(spec)}
+    return [replace(spec, **{name: changed(value)}) for name, value in given.items() if value is not None]
 
 
 def test_the_gradient_recipe_is_the_one_that_was_settled() -> None:
@@ -95,6 +99,15 @@ def test_the_first_draw_leaves_no_trace() -> None:
     assert "draw" not in recipes.gradient().to_json() and replace(recipes.gradient(), draw=2).to_json()["draw"] == 2
     with pytest.raises(BadInput, match="draw >= 0"):
         replace(recipes.gradient(), draw=-1)
+
+
+def test_what_labels_added_leaves_no_trace_and_counts() -> None:
+    """Minibatches, epochs and other shapes of the rate: absent at their old values, another run at any other."""
+    plain = recipes.gradient()
+    added = {"batch", "start", "end", "rise", "fall", "epochs"}
+    assert not added & set(plain.to_json()) and not added & set(plain.phases[0].to_json())
+    others = [replace(plain, batch=256), replace(plain, phases=(Adam(steps=2000, peak=0.06, epochs=5),))]
+    assert len({run_id(r) for r in (plain, *others)}) == 3
 
 
 def test_the_separator_proves_its_failures() -> None:

@@ -20,13 +20,20 @@ from keyspan.papers.reproduce import plan
 from keyspan.problems import graphs
 from keyspan.problems.relations import Relations
 from keyspan.problems.shown import Batches, Contexts
+from keyspan.problems.typed import TypedChannel
 from keyspan.runners.estimate import estimate
 from keyspan.runners.questions import relations_question
 from keyspan.seeds import Stream
 from keyspan.theory.bounds import law
 
 FIGURES = beyond.figures()
-BASE = {"graphs": "permutation", "embeddings": "gaussian", "contexts": beyond.WHOLE, "continual": beyond.AT_ONCE}
+BASE = {
+    "graphs": "permutation",
+    "embeddings": "gaussian",
+    "contexts": beyond.WHOLE,
+    "continual": beyond.AT_ONCE,
+    "typed": beyond.ONE_TYPE,
+}
 
 
 def line(label: str, cell: Cell, bits: float = 100.0) -> Line:
@@ -182,6 +189,32 @@ def test_ratios_of_contexts_and_replay() -> None:
     assert stats.half_contexts_ratio(found) == pytest.approx(1.125) and stats.quarter_contexts_ratio(found) == 1.5
     again = compared("continual", [line(beyond.AT_ONCE, cell(64, 32, 8)), line("4 batches, replay", cell(64, 32, 10))])
     assert stats.replay_ratio(again) == 1.25
+
+
+def test_ratios_of_types() -> None:
+    budgets = {"1 type": 10, "1 type, 2 times the edges": 16, "2 types, partitioned": 24, "2 types, leaning": 30}
+    lines = [line(k, cell(64, 32, b)) for k, b in budgets.items()]
+    lost = line("2 types, shared", cell(64, 32, None, most_heads=4))
+    found = compared("typed", [*lines, lost])
+    assert stats.types_add_up(found) == pytest.approx(1.2) and stats.types_over_edges(found) == pytest.approx(1.5)
+    assert stats.leaning_ratio(found) == pytest.approx(1.25)
+    assert stats.shared_ratio(found) == pytest.approx(4 * 32 / 24)  # no less than the most that was tried
+    holds = {j.claim.id: j.holds for j in claims.judge(found, adler.paper())}
+    assert holds == {f"adler-beyond-types-{k}": k != "leaning" for k in ("add-up", "edges", "leaning", "shared")}
+    ends = intervals.INTERVALS
+    assert ends["types_add_up"](found) == pytest.approx((1.2, 1.2)) and ends["shared_ratio"](found) is None
+    assert ends["leaning_ratio"](found) == pytest.approx((1.25, 1.25))
+    under = compared("typed", [line("1 type", cell(64, 32, 10)), line("2 types, partitioned", cell(64, 32, 16))])
+    assert stats.types_add_up(under) == pytest.approx(20 / 16) and stats.types_over_edges(under) is None
+
+
+def test_types_are_asked_with_heads_of_their_own() -> None:
+    asked = {v.label: q for v, q in zip(FIGURES["typed"].tiers["short"].variants, questions(FIGURES["typed"].tiers["short"]),
+                                        strict=True) if v.size == (64, 32)}  # fmt: skip
+    assert [arm.heads for arm in asked["4 types, partitioned"].arms] == [4, 8, 16, 32]
+    assert [arm.heads for arm in asked["4 types, shared"].arms] == [4, 8, 16]
+    assert asked["2 types, leaning"].instrument == TypedChannel(heads=2, d_key=1, sharing="leaning")
+    assert asked["1 type, 4 times the edges"].problem.edges == asked["4 types, shared"].problem.edges == 256  # type: ignore[attr-defined]
 
 
 # --- forgetting ----------------------------------------------------------------------------------------------------

@@ -103,7 +103,7 @@ def test_bytes_repeat(answer: dict[str, Any], written: Path, tmp_path: Path) -> 
     write_audit(json.loads(json.dumps(answer)), tmp_path)
     one, two = ({p.name: p.read_bytes() for p in folder.iterdir()} for folder in (written, tmp_path))
     assert one == two and set(one) == {"audit.html"} | {
-        f"audit-{name}.{suffix}" for name in DRAWINGS for suffix in ("svg", "png", "csv")
+        f"audit-{name}.{suffix}" for name in DRAWINGS for suffix in ("svg", "png", "csv", "pdf")
     }
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.papers.made import cell
-from tests.papers.test_beyond import compared, curve, graph_lines, line
+from tests.papers.test_beyond import BASE, compared, curve, graph_lines, line
 
 from keyspan.evidence.cells import read_cells
 from keyspan.papers import beyond as sweeps
@@ -31,6 +31,8 @@ def measured(name: str) -> Compared:
         return compared(name, [line("gaussian", cell(128, 32, 20)), line("sign", cell(128, 32, 22, low=20, high=24))])
     if name == "contexts":
         return compared(name, [line(sweeps.WHOLE, cell(128, 32, 20)), line("1/2", cell(128, 32, None))])
+    if name == "typed":
+        return compared(name, [line(sweeps.ONE_TYPE, cell(64, 32, 8)), line("2 types, partitioned", cell(64, 32, 18))])
     return compared(name, SEARCHES, CURVES)
 
 
@@ -43,7 +45,7 @@ def test_every_figure_has_a_drawing() -> None:
 def test_figures_are_drawn_with_their_data(name: str, tmp_path: Path) -> None:
     info = DRAWINGS[name].info(measured(name))
     files = drawings.draw_figure(info, name, tmp_path, "adler")
-    assert [path.name for path in files] == [f"adler-{name}.{kind}" for kind in ("svg", "png", "csv")]
+    assert [path.name for path in files] == [f"adler-{name}.{kind}" for kind in ("svg", "png", "csv", "pdf")]
     assert all(path.stat().st_size > 100 for path in files)
     with files[2].open() as handle:
         assert len(list(csv.DictReader(handle))) == len(info.rows()) > 0
@@ -54,10 +56,10 @@ def test_figures_are_drawn_with_their_data(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", DRAWINGS)
 def test_nothing_reached_is_drawn_too(name: str, tmp_path: Path) -> None:
-    base = {"graphs": "permutation", "embeddings": "gaussian", "contexts": sweeps.WHOLE, "continual": sweeps.AT_ONCE}[name]
+    base = BASE[name]
     curves = [curve(base, {(1, 4): {}})] if name == "continual" else []
     found = compared(name, [line(base, cell(64, 32, None))], curves)
-    assert len(drawings.draw_figure(DRAWINGS[name].info(found), name, tmp_path, "adler")) == 3
+    assert len(drawings.draw_figure(DRAWINGS[name].info(found), name, tmp_path, "adler")) == 4
 
 
 def test_the_graphs_can_be_fitted(tmp_path: Path) -> None:

@@ -49,9 +49,11 @@ class LayerSpectra:
 
 def effective_rank(values: Float) -> Float:
     """exp of the entropy of singular values taken as shares; 0 where all are 0. values: (..., k)    returns: (...)"""
-    share = values / np.maximum(values.sum(axis=-1, keepdims=True), TINY)
+    top = values.max(axis=-1, initial=0.0)
+    share = values / np.where(top > 0, top, 1.0)[..., None]
+    share = share / np.maximum(share.sum(axis=-1, keepdims=True), 1.0)
     entropy = -(share * np.log(np.maximum(share, TINY))).sum(axis=-1)
-    return np.where(values.max(axis=-1, initial=0.0) > 0, np.exp(entropy), 0.0)
+    return np.where(top > 0, np.exp(entropy), 0.0)
 
 
 def stable_rank(values: Float) -> Float:
@@ -156,36 +158,44 @@ def _symmetry(weights: LayerWeights, cores: Float) -> Float:
 
 
 def _compared(query: Single, key: Single, groups: NDArray[np.int64], cores: Float) -> tuple[Float, Float, Float, Float]:
-    """Overlaps, the nearest head of each, and similarities. cores: (distances, heads, k, k)"""
+    """Overlaps, the nearest head of each, and similarities. cores: (distances, heads, k, k)
+
+    Every pair of heads is looked at once, and heads of zeros, whose directions mean nothing, not at all.
+    """
     heads, _, k = query.shape
-    dead = (cores[0] ** 2).sum(axis=(1, 2)) == 0  # directions of a matrix of zeros mean nothing
+    dead = (cores[0] ** 2).sum(axis=(1, 2)) == 0
     norms = np.sqrt((cores**2).sum(axis=(0, 2, 3)))
     small = (cores / np.where(norms > 0, norms, 1.0)[None, :, None, None]).astype(np.float32)
-    overlap = np.zeros((heads, heads))
-    similarity = np.zeros((heads, heads))
-    nearest = np.zeros((heads, 2))
+    overlap, similarity, overlap_key = np.zeros((heads, heads)), np.zeros((heads, heads)), np.zeros((len(key), len(key)))
     flat_query, flat_key = (np.ascontiguousarray(side.transpose(1, 0, 2)).reshape(side.shape[1], -1) for side in (query, key))
-    overlap_key = np.zeros((len(key), len(key)))
     crossed_k, seen = np.empty(0, dtype=np.float32), -1
-    for a in range(heads):
+    for a in map(int, np.flatnonzero(~dead)):
         if groups[a] != seen:  # heads that share a key stand beside one another
             seen = int(groups[a])
-            crossed_k = _crossed(key[seen], flat_key)
-            overlap_key[seen] = (crossed_k**2).sum(axis=(1, 2)) / k
-        crossed_q = _crossed(query[a], flat_query)
-        overlap[a] = (crossed_q**2).sum(axis=(1, 2)) / k
+            crossed_k = _crossed(key[seen], flat_key, seen)
+            overlap_key[seen, seen:] = (crossed_k**2).sum(axis=(1, 2)) / k
+        crossed_q = _crossed(query[a], flat_query, a)
+        overlap[a, a:] = (crossed_q**2).sum(axis=(1, 2)) / k
         for core in small:
-            similarity[a] += ((core[a].T @ crossed_q @ core) * crossed_k[groups]).sum(axis=(1, 2))
-        others = np.where((np.arange(heads) == a) | dead, -1.0, overlap[a])
-        b = int(np.argmax(others))
-        nearest[a] = float(np.linalg.norm(crossed_q[b], ord=2)) if others[b] >= 0 and not dead[a] else 0.0, b
+            similarity[a, a:] += ((core[a].T @ crossed_q @ core[a:]) * crossed_k[groups[a:] - seen]).sum(axis=(1, 2))
+    overlap, overlap_key, similarity = (np.triu(m) + np.triu(m, 1).T for m in (overlap, overlap_key, similarity))
     overlap[dead], overlap[:, dead], similarity[dead], similarity[:, dead] = 0.0, 0.0, 0.0, 0.0
     np.fill_diagonal(similarity, np.where(dead, 0.0, 1.0))
-    overlaps = np.clip(overlap, 0, 1), np.clip(overlap_key, 0, 1)
-    return *overlaps, np.clip(nearest, 0, None), np.clip((similarity + similarity.T) / 2, -1, 1)
+    return np.clip(overlap, 0, 1), np.clip(overlap_key, 0, 1), _nearest(query, overlap, dead), np.clip(similarity, -1, 1)
 
 
-def _crossed(own: Single, flat: Single) -> Single:
-    """Products of one head's directions with those of all. own: (d_model, k)    returns: (heads, k, k)"""
+def _nearest(query: Single, overlap: Float, dead: NDArray[np.bool_]) -> Float:
+    """The head whose queries overlap most with each one's, and the largest cosine between the two. returns: (heads, 2)"""
+    out = np.zeros((len(query), 2))
+    for a in range(len(query)):
+        others = np.where((np.arange(len(query)) == a) | dead, -1.0, overlap[a])
+        b = int(np.argmax(others))
+        there = others[b] >= 0 and not dead[a]
+        out[a] = float(np.linalg.norm(query[a].T @ query[b], ord=2)) if there else 0.0, b
+    return out
+
+
+def _crossed(own: Single, flat: Single, first: int) -> Single:
+    """Products of one head's directions with those of all from `first` on. own: (d_model, k)    returns: (heads, k, k)"""
     k = own.shape[1]
-    return (own.T @ flat).reshape(k, -1, k).transpose(1, 0, 2)
+    return (own.T @ flat[:, first * k :]).reshape(k, -1, k).transpose(1, 0, 2)

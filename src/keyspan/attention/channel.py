@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from keyspan.attention.instrument import ALIGN, Arrays, Params, Static, dtype_of, next_power_of_two, round_up
 from keyspan.attention.losses import PAIR_LOSSES
@@ -312,20 +313,25 @@ class ChannelBucket(Static):
             for top in range(0, self.items, self.rows):
                 _, best = self._scores(batch, q, k, here, top)
                 z = self._level(best) + params["bias"][here, :1, None]
-                edges = self._edges(batch, here, top, best.shape[1])
-                flat = self._drop_padding(z, top, fill=-math.inf).flatten(1)
-                ok[here] &= (flat.gather(1, edges) > slack).all(1)
-                flat.scatter_(1, edges, -math.inf)
-                ok[here] &= flat.amax(1) < -slack
+                ok[here] &= self._right(z, self._edges(batch, here, top, best.shape[1]), top, slack)
         return ok
+
+    def _right(self, z: torch.Tensor, edges: torch.Tensor, top: int, slack: float) -> torch.Tensor:
+        """Whether a tile's edges are above `slack` and its other pairs below `-slack`. returns: (block,), bool"""
+        flat = self._drop_padding(z, top, fill=-math.inf).flatten(1)
+        above = (flat.gather(1, edges) > slack).all(1)
+        flat.scatter_(1, edges, -math.inf)
+        return above & (flat.amax(1) < -slack)
 
     def compile(self, run: Run, steps: int) -> None:
         """PyTorch's own operations are compiled already."""
 
     def answers(self, params: Params, member: int, run: Run) -> Arrays:
         """One member's weights without padding. w_query, w_key: (heads, d_model, d_key)    bias: ()"""
-        c = self._channel(run)
-        out = {"bias": params["bias"][member, 0].double().cpu().numpy()}
+        return {"bias": params["bias"][member, 0].double().cpu().numpy(), **self._weights(params, member, run)}
+
+    def _weights(self, params: Params, member: int, run: Run) -> dict[str, NDArray[np.float64]]:
+        c, out = self._channel(run), {}
         for name in ("w_query", "w_key"):
             w = params[name][member, : c.heads, : c.d_key, : self.d_model].double().cpu().numpy()
             out[name] = np.ascontiguousarray(w.transpose(0, 2, 1))

@@ -102,3 +102,60 @@ class Heads(Spec, family="heads", version=1):
         """The same kind of heads, so many of them, with this key budget; a latent keeps its ratio to d_key."""
         d_key = Channel(heads=1, d_key=1).with_budget(heads, budget).d_key
         return replace(self, heads=heads, d_key=d_key, latent=self.latent * d_key // self.d_key)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Routed(Spec, family="routed", version=1):
+    """Softmax attention that routes: every head a softmax over the context, values, and a whole block around it.
+
+    `a^k_ij = exp(S^k_ij / T) / (exp(s_k) + sum_l exp(S^k_il / T))`, `S^k_ij = (x_i W_Q^k) . (x_j W_K^k)`
+
+    heads: h    d_key: d_k    sink: whether every head has a null key, of a learned logit s_k and value 0
+    temperature: T; None: sqrt(d_k)    d_value: of every head; 0: no values, the attention itself is read: i -> j when some head
+    gives j more than half of its attention. With values `o_i = sum_k sum_j a^k_ij x_j W_V^k W_O^k`, and i -> j when of all
+    items, in the context or not, j has the largest o_i . x_j, and that is above the threshold
+    hidden: 0, or the width of a feed-forward layer: then a whole block, pre-norm (RMS), `u = x + o(norm x)`,
+    `y = u + W_2 gelu(W_1 norm u)`, read out as norm y is
+    """
+
+    heads: int
+    d_key: int
+    d_value: int = 0
+    hidden: int = 0
+    sink: bool = True
+    temperature: float | None = None
+
+    def check(self) -> None:
+        Channel(heads=self.heads, d_key=self.d_key)
+        require(self.d_value >= 0, "`d_value >= 0`", self.d_value, "Use 0 for no values.")
+        require(self.hidden >= 0, "`hidden >= 0`", self.hidden, "Use 0 for no block.")
+        require(self.hidden == 0 or self.d_value > 0, "`d_value > 0` with `hidden`", self.d_value, "A block has values.")
+        hot = self.temperature
+        require(hot is None or hot > 0, "`temperature > 0`", hot, "Leave it out for sqrt(d_key).")
+
+    @property
+    def key_budget(self) -> int:
+        """D_K = h d_k."""
+        return self.heads * self.d_key
+
+    @property
+    def value_budget(self) -> int:
+        """D_V = h d_v."""
+        return self.heads * self.d_value
+
+    @property
+    def scale(self) -> float:
+        """1 / T, what scores are multiplied by."""
+        return 1.0 / (math.sqrt(self.d_key) if self.temperature is None else self.temperature)
+
+    def parameters(self, d_model: int) -> int:
+        """Weights of queries, keys, sinks, values, outputs and the block; the threshold is not counted."""
+        attention = 2 * d_model * (self.key_budget + self.value_budget) + (self.heads if self.sink else 0)
+        return attention + (2 * d_model * self.hidden + self.hidden + 4 * d_model if self.hidden else 0)
+
+    def with_budget(self, heads: int, budget: int) -> Routed:
+        """So many heads, with this key budget and the value budget that there is."""
+        d_key = Channel(heads=1, d_key=1).with_budget(heads, budget).d_key
+        rule = "`heads` divides the value budget"
+        require(self.value_budget % heads == 0, rule, f"heads={heads}, {self.value_budget}", "Change one of them.")
+        return replace(self, heads=heads, d_key=d_key, d_value=self.value_budget // heads)

@@ -20,8 +20,11 @@ from keyspan.cli import (
     ledger,
     measure,
     options,
+    report,
     reproduce,
     runs,
+    sweep,
+    ui,
 )
 from keyspan.errors import BadInput, KeyspanError, shown
 
@@ -30,7 +33,7 @@ EPILOG = (
     "--device auto|cpu|cuda, --seed N, --quiet, --dry-run (what would be trained)."
 )
 
-TRAINING = ("measure", "calibrate", "reproduce", "bench")  # the verbs that know what a dry run is
+TRAINING = ("measure", "calibrate", "reproduce", "sweep", "bench")  # the verbs that know what a dry run is
 
 app = typer.Typer(
     name="keyspan",
@@ -49,6 +52,9 @@ app.command("calibrate")(calibrate.calibrate)
 app.add_typer(fit.app, name="fit")
 app.command("reproduce")(reproduce.reproduce)
 app.command("ledger")(ledger.ledger)
+app.command("sweep")(sweep.sweep)
+app.command("report")(report.report)
+app.command("ui")(ui.ui)
 app.add_typer(runs.app, name="runs")
 app.command("bench")(bench.bench)
 app.command("doctor")(doctor.doctor)

@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import typer
 
 from keyspan.cli.options import current
+from keyspan.errors import BadInput
+
+BEST = 3  # cells of a problem that are printed; --json has all
 
 
 def ledger(
     paper: str | None = typer.Option(None, help="Only this paper: adler, mahdavi, harma."),
     claim: str | None = typer.Option(None, help="Only this claim, by its id."),
+    figure: Path | None = typer.Option(None, help="Draw the bits of all problems on one axis: NAME.svg, .png, .csv, .pdf."),
 ) -> int:
     """Every claim of the papers with what the store says of it. Nothing is trained."""
     from keyspan.cli import show
     from keyspan.papers.ledger import ledger as kept
 
-    data = kept(store=current.store, paper=paper, claim=claim, seed=current.seed).to_dict()
+    if figure is not None and claim is not None:
+        raise BadInput("`--figure` must go with the whole ledger, but got `--claim` too. Drop one.")
+    found = kept(store=current.store, paper=paper, claim=claim, seed=current.seed)
+    data = found.to_dict()
     if current.json:
         show.print_json(data)
     elif claim is not None:
         _print_one(data["claims"][0])
     else:
         _print(data)
+    if figure is not None:
+        from keyspan.views.bits import save_bits
+
+        for path in save_bits(found.bits, figure):
+            show.note(f"wrote {path}")
     return 0
 
 
@@ -38,9 +51,31 @@ def _print(data: dict[str, Any]) -> None:
             if c["paper"] == name
         ]
         out.print(show.table(f"Claims of {name}", ["id", "holds if", "measured [95%]", "status", "by"], rows, left=5))
+    _print_bits(data["bits"])
     counts = ", ".join(f"{n} {status}" for status, n in data["counts"].items())
     out.print(f"{len(data['claims'])} claims: {counts}; from {data['store']}, {len(data['run_ids'])} runs")
     out.print("`keyspan ledger --claim ID` says how one is decided, and by which command it is measured")
+
+
+def _print_bits(rows: list[dict[str, Any]]) -> None:
+    """The best cells of every problem."""
+    from keyspan.cli import show
+
+    if not rows:
+        return
+    kinds = list(dict.fromkeys(row["problem"] for row in rows))
+    best = [row for kind in kinds for row in [r for r in rows if r["problem"] == kind][:BEST]]
+    cells = [[r["cell"], r["recipe"], r["level"], _per(r), show.number(r["bound"], 1), r["seeds"]] for r in best]
+    title = f"Bits per parameter: the best {BEST} cells of every problem, of {len(rows)}"
+    columns = ["cell", "recipe", "level", "bits per parameter [95%]", "bound", "seeds"]
+    show.console().print(show.table(title, columns, cells, left=3))
+
+
+def _per(row: dict[str, Any]) -> str:
+    from keyspan.cli import show
+
+    names = ("per_parameter", "low", "high")
+    return "{} [{}, {}]".format(*(show.number(row[name], 2) for name in names))
 
 
 def _measured(claim: dict[str, Any]) -> str:

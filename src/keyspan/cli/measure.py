@@ -37,6 +37,8 @@ def relations(
     ones: int | None = typer.Option(None, help="Ones per sparse row (default d_model / 8)."),
     clusters: int | None = typer.Option(None, help="Centres of clustered rows (default items / 8)."),
     correlation: float | None = typer.Option(None, help="Mean cosine within a cluster (default 0.5)."),
+    types: int | None = typer.Option(None, help="So many relations on the same items, each a graph of the family."),
+    sharing: str | None = typer.Option(None, help="With --types: partitioned (heads of their own), shared or leaning (gated)."),
     heads: str | None = typer.Option(None, help="Numbers of heads to try, as 1,2,4 (default: powers of 2 to items/8)."),
     key_budgets: str | None = typer.Option(None, help="Measure just these D_K, as 32,48, instead of searching."),
     seeds: int = typer.Option(3, help="How many instances a point is measured on."),
@@ -64,6 +66,7 @@ def relations(
     from keyspan.files.contents import Contents
     from keyspan.files.paths import check_writable
     from keyspan.problems.relations import Relations
+    from keyspan.problems.typed import TypedRelations
     from keyspan.runners import inputs
     from keyspan.runners.measure import RelationsResult
     from keyspan.runners.questions import relations_question
@@ -78,8 +81,9 @@ def relations(
     rows = inputs.embeddings_from(
         embeddings, contents, items=items, d_model=d_model, ones=ones, clusters=clusters, correlation=correlation
     )
+    cell: dict[str, Any] = {"items": items, "d_model": d_model, "graph": asked_graph, "embeddings": rows}
     question = relations_question(
-        Relations(items=items, d_model=d_model, graph=asked_graph, embeddings=rows),
+        Relations(**cell) if types is None else TypedRelations(types=types, **cell),
         heads=numbers(heads, "--heads"),
         key_budgets=numbers(key_budgets, "--key-budgets"),
         seeds=seeds,
@@ -92,6 +96,7 @@ def relations(
         contexts=contexts,
         batches=batches,
         replay=replay,
+        sharing=sharing,
         arithmetic=arithmetic,
         starts=starts,
     )
@@ -131,7 +136,8 @@ def print_relations(data: dict[str, Any]) -> None:
     rows = [[b, *[means.get((arm["heads"], b), "") for arm in arms]] for b in sorted({budget for _, budget in means})]
     last = ["D_K* [low, high]", *[show.interval(arm["key_budget"], 0) for arm in arms]]
     problem = data["problem"]
-    which = f"{problem['graph']['name']} graph on {problem['items']} items, d_model {problem['d_model']}"
+    types = f" graphs ({problem['types']} types, heads {data['sharing']})" if data["sharing"] else " graph"
+    which = f"{problem['graph']['name']}{types} on {problem['items']} items, d_model {problem['d_model']}"
     title = f"Mean F1 ({data['threshold']} threshold, {show.counted(data['seeds'], 'seed')}): {which}"
     columns = ["D_K", *[show.counted(arm["heads"], "head") for arm in arms]]
     out.print(show.table(title, columns, rows, last=last))

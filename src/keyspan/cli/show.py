@@ -29,6 +29,11 @@ def print_json(data: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(data, indent=2, allow_nan=False) + "\n")
 
 
+def flush() -> None:
+    """Whoever reads a pipe sees what was printed so far."""
+    sys.stdout.flush()
+
+
 def note(text: str) -> None:
     """A line for the reader, on stderr, unless quiet."""
     if not current.quiet:

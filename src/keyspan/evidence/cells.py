@@ -31,6 +31,7 @@ from keyspan.lab.recipes import Recipe, gradient, solver, solver_fixed
 from keyspan.lab.search import Answer
 from keyspan.problems.relations import Relations
 from keyspan.problems.shown import Batches, Contexts
+from keyspan.problems.typed import TypedRelations
 from keyspan.specs import Question, digest
 from keyspan.theory.bounds import law
 
@@ -138,7 +139,8 @@ def recipe_name(recipe: Recipe, arithmetic: str = "fp32") -> str:
 def cell_of(question: Question, answer: Answer) -> Cell:
     """A cell from a question that asked for its D_K*, and the answer."""
     problem, recipe = question.problem, question.recipe
-    assert isinstance(problem, Relations) and isinstance(recipe, Recipe)
+    assert isinstance(problem, Relations | TypedRelations) and isinstance(recipe, Recipe)
+    types = f"{problem.types} x " if isinstance(problem, TypedRelations) else ""
     crossing, run_ids = answer.crossing, tuple(sorted({p.run.run_id for p in answer.probes}))
     best = None if answer.best is None else answer.arms[answer.best].heads
     end = crossing.high if crossing.high is not None else crossing.estimate
@@ -148,7 +150,7 @@ def cell_of(question: Question, answer: Answer) -> Cell:
         items=problem.items,
         d_model=problem.d_model,
         edges=problem.edges,
-        graph=problem.graph.name,
+        graph=types + problem.graph.name,
         embeddings=problem.embeddings.name,
         recipe=recipe_name(recipe, question.arithmetic),
         target=question.target,

@@ -10,15 +10,23 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from keyspan.attention.shapes import Heads
+from keyspan.attention.shapes import Heads, Routed
+from keyspan.problems.contexts import Labels
+from keyspan.problems.in_context import InContext
 from keyspan.problems.placed import Placed
 from keyspan.problems.relations import Relations
 from keyspan.problems.shown import Contexts
-from keyspan.specs import Channel, Run
+from keyspan.problems.typed import TypedChannel, TypedRelations
+from keyspan.specs import Channel, Layer, Run
 
 PER_SCORE = 1.3e-9  # seconds per head and pair: maximum, mask, product
 PER_FLOP = 2.5e-11  # seconds per floating-point operation of the skinny products
 DOUBLE = 2.0  # how much longer either takes in float64
+PER_LAYER_FLOP = 1.2e-11  # the same for a layer's products, which are larger
+PER_WEIGHT = 1.5e-9  # seconds per attention weight or output and pass: softmax, masks, products
+PER_LAYER_STEP = 1.2e-4  # seconds that a step of a layer costs in any case
+PER_PASS = 6e-10  # seconds per number that an elementwise operation reads and writes, forwards and backwards
+PER_CREW = 2e-4  # seconds of a step that a member of a small crew pays for what is not arithmetic
 PER_SMALL_FLOP = 3e-10  # the same for a linear unit's products, which are bound by memory
 
 
@@ -68,13 +76,71 @@ def of_heads(run: Run) -> Cost:
     return replace(plain, seconds=plain.seconds + front, memory=2 * plain.memory, sizes=(*plain.sizes, key_heads, *kind))
 
 
+def of_routed(run: Run) -> Cost:
+    """Softmax attention in contexts: products by autograd, passes over the pairs of contexts, the read-out of all items."""
+    problem, layer = run.problem, run.instrument
+    assert isinstance(problem, InContext) and isinstance(layer, Routed)
+    m, d = problem.relations.items, problem.relations.d_model
+    rows = problem.groups * problem.length
+    heads, d_key, d_value = (1 << (n - 1).bit_length() if n else 0 for n in (layer.heads, layer.d_key, layer.d_value))
+    pairs = rows * problem.length * heads
+    products = d * (2 * layer.key_budget + 2 * layer.value_budget + 2 * layer.hidden) + (m * d if layer.d_value else 0)
+    flops = 6.0 * (rows * products + pairs * (d_key + d_value))
+    passes = (20.0 if layer.d_value else 30.0) * pairs + (8.0 * rows * m if layer.d_value else 0.0) + 30.0 * rows * layer.hidden
+    memory = 4.0 * (12 * pairs + 6 * rows * (d + heads * (2 * d_key + d_value)) + 4 * rows * m + 8 * layer.parameters(d))
+    sizes = (heads, d_key, d_value, layer.hidden, layer.sink)
+    return Cost(flops, flops * PER_FLOP + passes * PER_PASS + PER_CREW, memory, sizes)
+
+
 def of_linear(run: Run) -> Cost:
     """A linear unit on random labels."""
     size = float(getattr(run.problem, "examples", 1) * getattr(run.problem, "dimension", 1))
     return Cost(4.0 * size, 4.0 * size * PER_SMALL_FLOP, 8.0 * size)
 
 
-COSTS: dict[str, Callable[[Run], Cost]] = {"channel": of_channel, "heads": of_heads, "linear-unit": of_linear}
+def of_layer(run: Run) -> Cost:
+    """A layer on labelled contexts: the products of its weights, those with the tokens of a minibatch, and looks at all
+    examples between them.
+
+    Memory: the examples (contexts once each, unless they are shared), a minibatch's tokens and logits, weights with their
+    moments and the best of them.
+    """
+    problem, layer = run.problem, run.instrument
+    assert isinstance(problem, Labels) and isinstance(layer, Layer)
+    examples, n, d, h = problem.examples or 1, problem.context, problem.d_model, layer.heads
+    batch = getattr(run.recipe, "batch", None) or examples
+    own = 0 if problem.contexts == "fixed" else 1
+    weights = 6.0 * h * d * layer.d_key * (3 * d * own + 2 * d + 2 * n)
+    there = 2.0 * batch * h * (d * n + own * (d * d + 2 * d * n)) + 2.0 * batch * problem.outputs * h
+    looks = examples / batch / run.stopping.check_every
+    flops = weights + (3.0 + looks) * there
+    passes = (3.0 + looks) * batch * (n * h + problem.outputs)
+    tokens = {"random": examples * n, "fixed": n, "perm": (problem.bag or examples) + 2 * examples * n / d}[problem.contexts]
+    memory = 4.0 * (d * (examples + tokens + own * batch * n) + 6 * batch * n * h + 24 * h * d * layer.d_key)
+    sizes = (-(-h // 4) * 4, -(-layer.d_key // 8) * 8, layer.d_value, layer.embed)
+    return Cost(flops, flops * PER_LAYER_FLOP + passes * PER_WEIGHT + PER_LAYER_STEP, memory, sizes)
+
+
+def of_typed(run: Run) -> Cost:
+    """A typed channel: scores once, and every type's passes over them."""
+    problem, typed = run.problem, run.instrument
+    assert isinstance(problem, TypedRelations) and isinstance(typed, TypedChannel)
+    m, d, budget = problem.items, problem.d_model, typed.key_budget
+    heads, d_key = (1 << (n - 1).bit_length() for n in (typed.heads, typed.d_key))
+    flops = 6.0 * m * m * budget + 8.0 * m * d * budget
+    memory = 4.0 * (2 * m * d + 4 * m * heads * max(16, d_key) + 8 * d * heads * d_key + 3 * m * m * heads)
+    seconds = flops * PER_FLOP + problem.types * 3 * typed.heads * m * m * PER_SCORE
+    return Cost(flops, seconds, memory, (heads, d_key, typed.sharing))
+
+
+COSTS: dict[str, Callable[[Run], Cost]] = {
+    "channel": of_channel,
+    "heads": of_heads,
+    "layer": of_layer,
+    "linear-unit": of_linear,
+    "routed": of_routed,
+    "typed-channel": of_typed,
+}
 
 
 def cost(run: Run) -> Cost:

@@ -33,7 +33,10 @@ BUCKETS = {  # by family of the instrument, or by family and loss
     "channel": "keyspan.attention.channel:ChannelBucket",
     "channel:owned-hinge": "keyspan.attention.owned:OwnedChannelBucket",
     "heads": "keyspan.attention.heads:HeadsBucket",
+    "layer": "keyspan.attention.layer:LayerBucket",
+    "routed": "keyspan.attention.routed:RoutedBucket",
     "linear-unit": "keyspan.attention.linear:LinearBucket",
+    "typed-channel": "keyspan.attention.typed:TypedBucket",
 }
 FUSED = "keyspan.attention.kernels.channel:FusedChannelBucket"
 SHOWN = {  # channels that are not shown all pairs at every step, by family of their recipe's `show`
@@ -62,7 +65,9 @@ def make_bucket(runs: Sequence[Run], device: torch.device) -> Bucket:
     if name is None:
         known = "|".join(known for known in BUCKETS if ":" not in known)
         raise BadInput(f"An instrument must be one of {known}, but got {family}.")
-    if isinstance(runs[0].instrument, Channel) and recipe.show is not None:
+    if recipe.show is not None:
+        if not isinstance(runs[0].instrument, Channel):
+            raise BadInput(f"Only a channel can be shown {recipe.show.family}, but got {runs[0].instrument.family}. Show all.")
         name = SHOWN[recipe.show.family]
     module, _, kind = (FUSED if kernel_of(runs[0], device) == "triton" else name).partition(":")
     made: Bucket = getattr(import_module(module), kind)(runs, recipe.loss, recipe.init_scale, recipe.bias, device)

@@ -1,7 +1,7 @@
 """The judge: weights + problem -> Verdict, in float64, by tiles. One judge for trained and constructed members alike.
 
 Channels are judged in `lab.channels`, and what is said of them is proved in `lab.proof`; heads of today in `lab.heads`, and
-in `lab.placed` where their items move.
+in `lab.placed` where their items move; layers on labels in `lab.labels`.
 """
 
 from __future__ import annotations
@@ -12,17 +12,23 @@ from typing import Any
 
 import numpy as np
 
-from keyspan.attention.shapes import Heads
+from keyspan.attention.shapes import Heads, Routed
 from keyspan.errors import BadInput, require
 from keyspan.lab import one_head
 from keyspan.lab.channels import judge_channel as judge_channel
 from keyspan.lab.heads import judge_heads
+from keyspan.lab.labels import judge_layer
 from keyspan.lab.placed import judge_placed
 from keyspan.lab.retention import with_retention
+from keyspan.lab.routed import judge_routed
+from keyspan.lab.typed import judge_typed
+from keyspan.problems.contexts import LabelInstance
 from keyspan.problems.dichotomies import DichotomyInstance
+from keyspan.problems.in_context import InContextInstance
 from keyspan.problems.placed import PlacedInstance
 from keyspan.problems.relations import RelationInstance
-from keyspan.specs import Spec
+from keyspan.problems.typed import TypedChannel, TypedInstance
+from keyspan.specs import Layer, Spec
 from keyspan.verdict import Status, Verdict
 
 CERTIFIED = 1e-7  # a residual below this proves that no unit vector separates with a larger margin
@@ -54,10 +60,26 @@ def _(instance: RelationInstance, answers: dict[str, Any], *, certify: bool = Fa
 
 
 @judge.register
+def _(instance: TypedInstance, answers: dict[str, Any], *, certify: bool = False, instrument: Spec | None = None) -> Verdict:
+    if not isinstance(instrument, TypedChannel):
+        raise BadInput("The judge of typed relations must know which heads are whose, but got no typed channel. Pass it.")
+    return judge_typed(instance, instrument, answers["w_query"], answers["w_key"], answers["gates"])
+
+
+@judge.register
 def _(instance: PlacedInstance, answers: dict[str, Any], *, certify: bool = False, instrument: Spec | None = None) -> Verdict:
     if not isinstance(instrument, Heads):
         raise BadInput(f"Placed relations must be held by heads, but got {instrument and instrument.family}. Say which.")
     return judge_placed(instance, instrument, answers)
+
+
+@judge.register
+def _(
+    instance: InContextInstance, answers: dict[str, Any], *, certify: bool = False, instrument: Spec | None = None
+) -> Verdict:
+    if not isinstance(instrument, Routed):
+        raise BadInput(f"Relations in contexts must be routed, but got {instrument and instrument.family}. Say how.")
+    return judge_routed(instance, instrument, answers)
 
 
 @judge.register
@@ -87,3 +109,10 @@ def _(
         scores["margin"] = float(margins.min()) / norm
     witness = {} if fitted else {"largest_possible_margin": residual}
     return Verdict(status=Status.MEASURED, exact=fitted, scores=scores, witness=witness)
+
+
+@judge.register
+def _(instance: LabelInstance, answers: dict[str, Any], *, certify: bool = False, instrument: Spec | None = None) -> Verdict:
+    if not isinstance(instrument, Layer):
+        raise BadInput(f"The judge of labels must be told the layer, but got {instrument!r:.60}. Pass `instrument`.")
+    return judge_layer(instance, answers, instrument)

@@ -52,12 +52,21 @@ def make_optimizer(phase: Spec, fused: torch.device | None = None) -> Optimizer:
 
 
 def one_cycle(phase: Adam | Muon, step: int) -> float:
-    """Learning rate: peak/25 -> peak along a cosine over the warm-up, then peak -> 0 along a cosine."""
+    """Learning rate: peak/start -> peak over the warm-up, then peak -> end times the peak; each along a cosine or a line."""
     rise = phase.warmup * phase.steps
     if step < rise:
-        low = phase.peak / 25
-        return low + (phase.peak - low) * (1 - math.cos(math.pi * step / rise)) / 2
-    return phase.peak * (1 + math.cos(math.pi * (step - rise) / (phase.steps - rise))) / 2
+        low = phase.peak / getattr(phase, "start", 25.0)
+        share = step / rise
+        return low + (phase.peak - low) * (share if getattr(phase, "rise", "") == "linear" else _eased(share))
+    low = phase.peak * getattr(phase, "end", 0.0)
+    share = (step - rise) / (phase.steps - rise)
+    if getattr(phase, "fall", "") == "linear":
+        return phase.peak + (low - phase.peak) * share
+    return low + (phase.peak - low) * (1 + math.cos(math.pi * share)) / 2
+
+
+def _eased(share: float) -> float:
+    return (1 - math.cos(math.pi * share)) / 2
 
 
 class AdamOptimizer:

@@ -8,10 +8,16 @@ from keyspan.errors import BadInput, require
 from keyspan.problems.shown import Batches, Contexts
 from keyspan.specs import Spec, Stopping
 
+SHAPES = ("cosine", "linear")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Adam(Spec, family="adam", version=1):
-    """Adam under a one-cycle learning rate: up over the first `warmup` of the steps, then down, both along a cosine."""
+    """Adam under a one-cycle learning rate: up over the first `warmup` of the steps, then down.
+
+    start: the peak over the first rate    end: the last rate over the peak    rise, fall: along a cosine, or linear
+    epochs: at least so many passes over the examples, whatever `steps` says (`Recipe.with_load` turns them into steps)
+    """
 
     steps: int
     peak: float
@@ -19,8 +25,17 @@ class Adam(Spec, family="adam", version=1):
     beta1: float = 0.9
     beta2: float = 0.999
     epsilon: float = 1e-8
+    start: float = field(default=25.0, metadata={"absent": 25.0})
+    end: float = field(default=0.0, metadata={"absent": 0.0})
+    rise: str = field(default="cosine", metadata={"absent": "cosine"})
+    fall: str = field(default="cosine", metadata={"absent": "cosine"})
+    epochs: int | None = field(default=None, metadata={"absent": None})
 
     def check(self) -> None:
+        require(self.start >= 1, "`start >= 1`", self.start, "Try 25: the first rate is the peak over it.")
+        require(0 <= self.end <= 1, "`0 <= end <= 1`", self.end, "Try 0.")
+        require(self.rise in SHAPES and self.fall in SHAPES, f"`rise`, `fall` in {'|'.join(SHAPES)}", self.rise, "Choose.")
+        require(self.epochs is None or self.epochs >= 1, "`epochs >= 1`", self.epochs, "Leave it out.")
         require(self.steps >= 1, "`steps >= 1`", self.steps, "Take at least one step.")
         require(self.peak > 0, "`peak > 0`", self.peak, "Try 0.06.")
         require(0 <= self.warmup < 1, "`0 <= warmup < 1`", self.warmup, "Try 0.1.")
@@ -80,6 +95,7 @@ class Recipe(Spec, family="recipe", version=1):
     head it says where it can that no head would do
     draw: which initial weights, of all those that the instance and the architecture allow (a restart is another draw)
     show: what a step looks at, where it is not all pairs (`problems.shown`)
+    batch: examples of a step; None where a step is shown everything
     """
 
     name: str
@@ -91,8 +107,10 @@ class Recipe(Spec, family="recipe", version=1):
     certify: bool = False
     draw: int = field(default=0, metadata={"absent": 0})
     show: Spec | None = field(default=None, metadata={"absent": None})
+    batch: int | None = field(default=None, metadata={"absent": None})
 
     def check(self) -> None:
+        require(self.batch is None or 1 <= self.batch <= 2**20, "`1 <= batch <= 1048576`", self.batch, "Try 256.")
         require(len(self.phases) >= 1, "a recipe has a phase", 0, "Give it one, such as Adam.")
         if isinstance(self.show, Batches):
             steps = [getattr(p, "steps", 0) for p in self.phases]
@@ -100,6 +118,15 @@ class Recipe(Spec, family="recipe", version=1):
             require(len(steps) == self.show.count and len(set(steps)) == 1, rule, steps, "Use `recipes.showing`.")
         require(self.init_scale > 0, "`init_scale > 0`", self.init_scale, "Use 1.")
         require(self.draw >= 0, "`draw >= 0`", self.draw, "Draws count from 0.")
+
+    def with_load(self, load: int) -> Recipe:
+        """The recipe for so many examples: phases that count epochs count steps, their own number at least."""
+        return replace(self, phases=tuple(self._resolved(phase, load) for phase in self.phases))
+
+    def _resolved(self, phase: Spec, load: int) -> Spec:
+        if not isinstance(phase, Adam) or phase.epochs is None:
+            return phase
+        return replace(phase, steps=max(phase.steps, phase.epochs * load // (self.batch or load)), epochs=None)
 
     @property
     def steps(self) -> int:
@@ -150,6 +177,14 @@ def solver_fixed(steps: int = 1000) -> Recipe:
     phase = Lbfgs(steps=steps, memory=20, patience=100)
     return Recipe(name="solver-fixed", revision=1, loss="owned-hinge", phases=(phase,), bias=-3.0, certify=True)
 
+def recall(steps: int = 2000, peak: float = 0.02) -> Recipe:
+    """Softmax attention that recalls relations in contexts: cross-entropy, Adam, one cycle, other contexts at every step.
+
+    What the loss is, the instrument says (`attention.reference_routed.loss`): of pairs, or of items where there are values.
+    """
+    phase = Adam(steps=steps, peak=peak)
+    return Recipe(name="recall", revision=1, loss="recall", phases=(phase,))
+
 
 def showing(recipe: Recipe, contexts: int | None = None, batches: int | None = None, replay: bool = False) -> Recipe:
     """The recipe, looking at sampled contexts of so many items, or at batches of rows one after another.
@@ -182,5 +217,27 @@ def separator() -> Recipe:
     return Recipe(name="separator", revision=1, loss="squared-hinge", phases=(phase,), init_scale=1.0, certify=True)
 
 
+LABEL_LOSSES = {"classes": "cross-entropy", "values": "squared-error"}
+PAPER_STEPS, PAPER_EPOCHS = 50_000, 500
+
+
+def paper(task: str = "classes", steps: int | None = None) -> Recipe:
+    """The recipe of Mahdavi et al.'s official code, restated (docs/labels.md, "Recipes").
+
+    Adam at 1e-3, minibatches of 256, a linear rise from a hundredth over the first 5% of the steps, then a cosine to 0.
+    steps: exactly so many, instead of 500 epochs and 50,000 steps at least
+    """
+    phase = Adam(
+        steps=PAPER_STEPS if steps is None else steps,
+        peak=1e-3,
+        warmup=0.05,
+        start=100.0,
+        rise="linear",
+        epochs=PAPER_EPOCHS if steps is None else None,
+    )
+    return Recipe(name="paper", revision=1, loss=LABEL_LOSSES[task], phases=(phase,), batch=256)
+
+
 DEFAULT_STOPPING = Stopping()
+PAPER_STOPPING = Stopping(check_every=500, slack=0.0)
 SEPARATOR_STOPPING = Stopping(check_every=10, slack=1e-10)

@@ -11,7 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from keyspan.papers import adler_intervals, adler_statistics, beyond, beyond_intervals, beyond_statistics
+from keyspan.papers import (
+    adler_intervals,
+    adler_statistics,
+    beyond,
+    beyond_intervals,
+    beyond_statistics,
+    stages,
+    stages_measured,
+)
 from keyspan.papers.adler_checks import CHECKS
 from keyspan.papers.compared import Comparison, compared
 from keyspan.papers.compared import questions as compared_questions
@@ -73,7 +81,10 @@ def _targets(tier: str) -> Sweep:
 
 
 def figures() -> dict[str, Figure]:
-    """Every figure by name, in the order of the paper; `map`, `targets` and the group `beyond` are ours."""
+    """Every figure by name, in the order of the paper; `map`, `targets` and the group `beyond` are ours.
+
+    The group `model` is of the paper's third version: softmax, values, a whole block.
+    """
     kinds = (
         ("fig1", "F1 against the key budget, a line per number of heads", _curves),
         ("fig2", "The best number of heads against m and against d", _whole_grid),
@@ -84,21 +95,25 @@ def figures() -> dict[str, Figure]:
         ("targets", "What less than exact recovery saves", _targets),
     )
     mine = {name: Figure(name, title, {tier: sweep(tier) for tier in TIERS}) for name, title, sweep in kinds}
-    return mine | beyond.figures()
+    return mine | beyond.figures() | stages.figures()
 
 
 def _asked(figure: Figure, tier: str, seed: int) -> list[Question]:
     sweep = figure.tiers[tier]
+    if isinstance(sweep, stages.Stage):
+        return stages.questions(sweep, seed)
     return compared_questions(sweep, seed) if isinstance(sweep, Comparison) else questions(sweep, seed)
 
 
 def _read(figure: Figure, tier: str, asked: Sequence[Question], outcomes: Sequence[Outcome]) -> Found:
-    read = compared if isinstance(figure.tiers[tier], Comparison) else measured
-    return read(figure, tier, asked, outcomes)
+    sweep = figure.tiers[tier]
+    if isinstance(sweep, stages.Stage):
+        return stages_measured.measured(figure, tier, asked, outcomes)
+    return (compared if isinstance(sweep, Comparison) else measured)(figure, tier, asked, outcomes)
 
 
 def paper() -> Paper:
     """The paper as the laboratory knows it."""
-    statistics = {**adler_statistics.STATISTICS, **beyond_statistics.STATISTICS}
-    intervals = {**adler_intervals.INTERVALS, **beyond_intervals.INTERVALS}
+    statistics = {**adler_statistics.STATISTICS, **beyond_statistics.STATISTICS, **stages_measured.STATISTICS}
+    intervals = {**adler_intervals.INTERVALS, **beyond_intervals.INTERVALS, **stages_measured.INTERVALS}
     return Paper(PAPER, figures(), _asked, _read, statistics, intervals, CHECKS)

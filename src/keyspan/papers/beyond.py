@@ -5,7 +5,7 @@ by name or all together as `adler:beyond`.
 
 graphs: is it m' ln m' that counts, whatever the graph?    embeddings: which item vectors are as good as gaussian ones?
 contexts: does training on sampled contexts find what training on all items finds?    continual: can rows be learned batch
-by batch, and are those before forgotten?
+by batch, and are those before forgotten?    typed: what do several relations on the same items cost together?
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from keyspan.problems import graphs as families
 from keyspan.problems.embeddings import Embeddings
 from keyspan.problems.graphs import Graph
 from keyspan.problems.relations import Relations
+from keyspan.problems.typed import SHARING, TypedRelations
 from keyspan.theory.bounds import law
 
 GROUP = "beyond"
@@ -41,7 +42,7 @@ CORRELATIONS = (0.25, 0.5, 0.75, 0.9)
 CLUSTER = 8  # items of a cluster
 STEPS = 2000  # of the recipe `gradient`
 FEW_HEADS = (1, 2, 4, 8)
-WHOLE, AT_ONCE = "all items", "all at once"  # what contexts and batches are compared with
+WHOLE, AT_ONCE, ONE_TYPE = "all items", "all at once", "1 type"  # what contexts, batches and types are compared with
 CONTEXTS: dict[str, tuple[Size, ...]] = {
     "smoke": ((64, 32),),
     "short": ((128, 64), (128, 32)),
@@ -55,6 +56,12 @@ CONTINUAL: dict[str, tuple[Size, ...]] = {
     "paper": ((512, 64), (1024, 128)),
 }
 BATCHES = {"smoke": (2,), "short": (4, 8), "paper": (4, 16)}
+TYPED: dict[str, tuple[Size, ...]] = {
+    "smoke": ((32, 16),),
+    "short": ((64, 32), (64, 16)),
+    "paper": ((256, 64), (256, 32)),
+}
+TYPES = {"smoke": (2,), "short": (2, 4), "paper": (2, 4, 8)}
 BUDGETS = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0)  # of the law, where curves are measured
 
 
@@ -127,12 +134,31 @@ def _continual(tier: str) -> Comparison:
     return Comparison(variants=tuple(variants), seeds=SEEDS[tier], base=AT_ONCE)
 
 
+def _typed(tier: str) -> Comparison:
+    """Several permutations on the same items: heads of their own, shared and leaning; beside one relation of as many edges."""
+    variants = []
+    for m, d in TYPED[tier]:
+        few = tuple(h for h in FEW_HEADS if 8 * h <= m)
+        one = Relations(items=m, d_model=d)
+        variants.append(Variant(label=ONE_TYPE, problem=one, asked=(("heads", few),)))
+        for types in TYPES[tier]:
+            union = Relations(items=m, d_model=d, graph=families.regular(types))
+            variants.append(Variant(label=f"1 type, {types} times the edges", problem=union, asked=(("heads", few),)))
+            for sharing in SHARING:
+                problem = TypedRelations(items=m, d_model=d, types=types)
+                heads = tuple(types * h for h in (few if sharing == "partitioned" else few[:3]))  # gates are tried with less
+                asked = (("heads", heads), ("sharing", sharing))
+                variants.append(Variant(label=f"{types} types, {sharing}", problem=problem, asked=asked))
+    return Comparison(variants=tuple(variants), seeds=SEEDS[tier], base=ONE_TYPE)
+
+
 def figures() -> dict[str, Figure]:
     """The figures by name."""
     kinds = (
         ("graphs", "Other graphs: the key budget against m' ln m' / d", _graphs),
         ("embeddings", "Other item vectors: the key budget beside that of gaussian rows", _embeddings),
         ("contexts", "Trained on sampled contexts: the key budget beside that of all items", _contexts),
+        ("typed", "Several relations on the same items: what they cost together", _typed),
         ("continual", "Rows learned batch by batch: what is learned, kept, and forgotten", _continual),
     )
     return {name: Figure(name, title, {tier: sweep(tier) for tier in TIERS}, GROUP) for name, title, sweep in kinds}

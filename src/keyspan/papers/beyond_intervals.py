@@ -145,6 +145,37 @@ def family_spread(found: Compared) -> Ends:
     return _either_way([_range(a, b) for a, b in pairs])
 
 
+def _over(labels: str, other: Callable[[Line], str]) -> Callable[[Compared], list[Ends]]:
+    """The ranges of D_K* of lines whose label ends so, over that of another label at their size."""
+    return lambda found: [_range(x, found.at(other(x), x.size)) for x in found.lines if x.label.endswith(labels)]
+
+
+def types_add_up(found: Compared) -> Ends:
+    """The factor either way."""
+    lines = [x for x in found.lines if x.label.endswith("partitioned")]
+    ranges = [_range(x, found.at(found.comparison.base, x.size)) for x in lines]
+    types = [stats.types_of(x.label) for x in lines]
+    return _either_way([None if r is None else (r[0] / t, r[1] / t) for r, t in zip(ranges, types, strict=True)])
+
+
+def _extreme(ranges: Callable[[Compared], list[Ends]]) -> Interval:
+    """Of the largest of several ratios."""
+
+    def interval(found: Compared) -> Ends:
+        every = ranges(found)
+        known = [r for r in every if r is not None]
+        return (max(r[0] for r in known), max(r[1] for r in known)) if known and len(known) == len(every) else None
+
+    return interval
+
+
+def shared_ratio(found: Compared) -> Ends:
+    """Of the least ratio. Where D_K* was never reached there is no upper end, and the statistic is a lower bound."""
+    every = _over("shared", stats.own_label)(found)
+    known = [r for r in every if r is not None]
+    return (min(r[0] for r in known), min(r[1] for r in known)) if known and len(known) == len(every) else None
+
+
 # ---------------------------------------------------------------------------------------------------- forgotten
 
 
@@ -183,6 +214,10 @@ INTERVALS: Mapping[str, Interval] = {
     "half_contexts_ratio": _ratios(lambda found: ["1/2"], max),
     "quarter_contexts_ratio": _ratios(lambda found: ["1/4, as many pairs"], max),
     "replay_ratio": _ratios(stats.replay_labels, max),
+    "types_add_up": types_add_up,
+    "types_over_edges": _extreme(_over("partitioned", stats.edges_label)),
+    "leaning_ratio": _extreme(_over("leaning", stats.own_label)),
+    "shared_ratio": shared_ratio,
     "forgotten_at_twice_the_law": _over_seeds(stats.forgotten_at_twice_the_law),
     "forgotten_with_room": _over_seeds(stats.forgotten_with_room),
 }

@@ -170,6 +170,60 @@ def forgotten_with_room(found: Compared) -> float | None:
     return largest(ratios)
 
 
+def types_add_up(found: Compared) -> float | None:
+    """Over sizes and T, the largest factor, either way, between D_K* of T types with heads of their own and T times one's."""
+    return largest(either_way(_per_type(found, line)) for line in _typed(found, "partitioned"))
+
+
+def _per_type(found: Compared, line: Line) -> float | None:
+    ratio = found.ratio(line)
+    return None if ratio is None else ratio / types_of(line.label)
+
+
+def types_over_edges(found: Compared) -> float | None:
+    """Over sizes and T, the largest D_K* of T types with heads of their own over that of one relation of as many edges."""
+    return largest(_over(found, line, edges_label(line)) for line in _typed(found, "partitioned"))
+
+
+def leaning_ratio(found: Compared) -> float | None:
+    """Over sizes and T, the largest D_K* with gates that begin leaning over that with heads of their own."""
+    return largest(_over(found, line, own_label(line)) for line in _typed(found, "leaning"))
+
+
+def shared_ratio(found: Compared) -> float | None:
+    """Over sizes and T, the least D_K* with gates that begin equal over that with heads of their own.
+
+    What never reaches the target counts as the most that it was tried at, which is d_key = d_model with the most heads.
+    """
+    return least(_over(found, line, own_label(line), censored=True) for line in _typed(found, "shared"))
+
+
+def _typed(found: Compared, sharing: str) -> list[Line]:
+    return [line for line in found.lines if line.label.endswith(sharing)]
+
+
+def types_of(label: str) -> int:
+    """`4 types, shared` -> 4"""
+    return int(label.split()[0])
+
+
+def own_label(line: Line) -> str:
+    """The same types with heads of their own."""
+    return f"{types_of(line.label)} types, partitioned"
+
+
+def edges_label(line: Line) -> str:
+    """One relation of as many edges."""
+    return f"1 type, {types_of(line.label)} times the edges"
+
+
+def _over(found: Compared, line: Line, label: str, censored: bool = False) -> float | None:
+    other, here = found.at(label, line.size), line.cell.key_budget
+    if here is None and censored and line.cell.most_heads:
+        here = line.cell.most_heads * line.cell.d_model
+    return here / other.cell.key_budget if here and other is not None and other.cell.key_budget else None
+
+
 def forgetful(found: Compared) -> list[Curve]:
     """The curves of batches without replay."""
     return [curve for curve in found.curves if curve.label.endswith("batches")]
@@ -210,6 +264,10 @@ STATISTICS: Mapping[str, Statistic] = {
         half_contexts_ratio,
         quarter_contexts_ratio,
         replay_ratio,
+        types_add_up,
+        types_over_edges,
+        leaning_ratio,
+        shared_ratio,
         forgotten_at_twice_the_law,
         forgotten_with_room,
     )

@@ -10,8 +10,7 @@ from typing import Any
 from keyspan.evidence.cells import Cell, cell_of
 from keyspan.papers.figures import Figure
 from keyspan.papers.sweeps import Size
-from keyspan.problems import graphs
-from keyspan.problems.relations import Relations
+from keyspan.problems.typed import AnyRelations
 from keyspan.runners.driver import Outcome
 from keyspan.runners.questions import relations_question
 from keyspan.specs import Question
@@ -22,7 +21,7 @@ class Variant:
     """One cell as it is asked. label: what is different about it    asked: more keywords of `relations_question`"""
 
     label: str
-    problem: Relations
+    problem: AnyRelations
     asked: tuple[tuple[str, Any], ...] = ()
 
     @property
@@ -177,7 +176,7 @@ def compared(figure: Figure, tier: str, asked: Sequence[Question], outcomes: Seq
         figure=figure,
         tier=tier,
         comparison=comparison,
-        lines=tuple(Line(v, cell_of(q, o.answer), _bits(v.problem)) for v, q, o in answered if q.search),
+        lines=tuple(Line(v, cell_of(q, o.answer), v.problem.bits) for v, q, o in answered if q.search),
         curves=tuple(_curve(v, o) for v, q, o in answered if not q.search),
         failed_cells=frozenset((v.label, v.size) for v, _, o in answered if o.answer.failed),
         run_ids=frozenset(p.run.run_id for o in outcomes for p in o.answer.probes),
@@ -192,7 +191,3 @@ def _curve(variant: Variant, outcome: Outcome) -> Curve:
         for name, value in (probe.verdict.scores if probe.verdict.measured else {}).items():
             found[name] = (*found.get(name, ()), value)
     return Curve(variant, scores)
-
-
-def _bits(problem: Relations) -> float:
-    return graphs.entropy(problem.graph, problem.items).value

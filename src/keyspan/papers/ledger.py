@@ -10,12 +10,12 @@ A proxy, an unconverged member, or too few seeds never decide a claim.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
 from keyspan.errors import BadInput, shown
+from keyspan.evidence.bits import BitsRow, bits_table
 from keyspan.evidence.record import head
 from keyspan.evidence.store import Store, open_store
 from keyspan.papers import claims
@@ -71,10 +71,11 @@ class Entry:
 
 @dataclass(frozen=True)
 class Ledger:
-    """The claims asked for, in the order of the file."""
+    """The claims asked for, in the order of the file. bits: what the store's members hold, in one currency"""
 
     entries: tuple[Entry, ...]
     store: str
+    bits: tuple[BitsRow, ...] = ()
 
     def counts(self) -> dict[str, int]:
         """How many hold, fail, or are unmeasured."""
@@ -84,25 +85,21 @@ class Ledger:
         """The JSON of `keyspan ledger`."""
         run_ids = sorted({run_id for entry in self.entries for run_id in entry.run_ids})
         told = {"store": self.store, "counts": self.counts(), "claims": [entry.to_dict() for entry in self.entries]}
-        return head() | told | {"run_ids": run_ids, "trained_now": 0}
+        return head() | told | {"bits": [row.to_dict() for row in self.bits], "run_ids": run_ids, "trained_now": 0}
 
 
 def ledger(*, store: str | None = None, paper: str | None = None, claim: str | None = None, seed: int = 0) -> Ledger:
     """Every claim of the papers with what a store says of it. Nothing is trained.
 
-    store: URL (default: KEYSPAN_STORE, else a file in the current folder)    paper, claim: only these
+    store: URL (default: KEYSPAN_STORE, else a file in the current folder)    paper, claim: only these; the bits are those
+    of all of the store, and left out where one claim is asked for
     seed: the set of instances that the figures are asked for
     """
-    url = store or default_store()
     chosen = choose(paper, claim)
-    with open_store(url, read_only=True, missing_ok=True) as opened:
-        return keep(opened, chosen, seed)
-
-
-def keep(store: Store, chosen: Sequence[Claim], seed: int = 0) -> Ledger:
-    """The ledger of a store that is open already."""
-    book = _Book(Recall(store), seed)
-    return Ledger(tuple(book.entry(one) for one in chosen), store.where)
+    with open_store(store or default_store(), read_only=True, missing_ok=True) as opened:
+        book = Book(opened, seed)
+        entries = tuple(book.entry(one) for one in chosen)
+        return Ledger(entries, opened.where, () if claim else tuple(bits_table(opened.records())))
 
 
 def choose(paper: str | None, claim: str | None) -> list[Claim]:
@@ -118,11 +115,11 @@ def choose(paper: str | None, claim: str | None) -> list[Claim]:
     return [c for c in known if paper in (None, c.paper) and claim in (None, c.id)]
 
 
-class _Book:
-    """What the store says of figures, each looked at once."""
+class Book:
+    """What a store says of figures and claims, each figure looked at once."""
 
-    def __init__(self, recall: Recall, seed: int) -> None:
-        self.recall, self.seed = recall, seed
+    def __init__(self, store: Store, seed: int = 0) -> None:
+        self.recall, self.seed = Recall(store), seed
         self.papers = {name: make() for name, make in PAPERS.items()}
         self._found: dict[tuple[str, str], Found | None] = {}
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
 from keyspan.problems.relations import Relations
-from keyspan.runners.questions import default_heads, relations_question
+from keyspan.runners.questions import default_heads, relations_question, replicates
 from keyspan.specs import Arm, Question
 from keyspan.theory.bounds import heads_needed, law
 
@@ -65,6 +65,7 @@ def heads_near(items: int, d_model: int) -> tuple[int, ...]:
 
 def questions(sweep: Sweep, seed: int = 0) -> list[Question]:
     """The questions of a sweep, one for every cell and target, or one for every cell's curves."""
+    replicates(sweep.seeds, seed)  # refuses a seed that is none, before it is looked up
     return list(_questions(sweep, seed))
 
 

@@ -10,6 +10,7 @@ from keyspan.lab import pack
 from keyspan.lab.search import Answer, propose
 from keyspan.problems.dichotomies import Dichotomies
 from keyspan.problems.relations import Relations
+from keyspan.problems.typed import TypedRelations
 from keyspan.runners.local import workers_on
 from keyspan.runners.questions import RECIPES
 from keyspan.specs import Question, Run
@@ -69,7 +70,7 @@ def _path(question: Question) -> list[Run]:
 def _predicted(run: Run, question: Question) -> Verdict:
     score = 0.0
     relations, budget = getattr(run.problem, "relations", run.problem), getattr(run.instrument, "key_budget", None)
-    if isinstance(relations, Relations) and budget is not None:
+    if isinstance(relations, Relations | TypedRelations) and budget is not None:
         named = RECIPES.get(run.recipe.name)  # type: ignore[attr-defined]
         share = named.share if named else 1.3
         score = float(budget >= share * law(relations.edges, relations.d_model))

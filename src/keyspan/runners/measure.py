@@ -12,10 +12,10 @@ from keyspan.errors import BadInput
 from keyspan.evidence.record import head
 from keyspan.lab.crossing import Crossing
 from keyspan.lab.search import Answer, ArmAnswer, Probe
-from keyspan.problems import graphs
 from keyspan.problems.dichotomies import separable_fraction
 from keyspan.problems.relations import Relations
 from keyspan.problems.shown import Batches, Contexts
+from keyspan.problems.typed import AnyRelations, TypedChannel, TypedRelations
 from keyspan.runners.driver import Outcome
 from keyspan.runners.lab import Lab, lab_or_default
 from keyspan.runners.questions import calibration_questions, relations_question
@@ -50,9 +50,9 @@ class RelationsResult:
         return self.outcome.answer
 
     @property
-    def problem(self) -> Relations:
+    def problem(self) -> AnyRelations:
         """The cell."""
-        assert isinstance(self.question.problem, Relations)
+        assert isinstance(self.question.problem, Relations | TypedRelations)
         return self.question.problem
 
     @property
@@ -69,8 +69,7 @@ class RelationsResult:
     def lower_bound(self) -> float:
         """Warren's count with the most heads tried, which is the lowest: it holds for every number of heads tried."""
         heads = max(arm.heads or 1 for arm in self.answer.arms)
-        bits = graphs.entropy(self.problem.graph, self.problem.items).value
-        return warren_budget(bits, self.problem.items, self.problem.d_model, heads)
+        return warren_budget(self.problem.bits, self.problem.items, self.problem.d_model, heads)
 
     @property
     def failed(self) -> int:
@@ -85,6 +84,7 @@ class RelationsResult:
             "problem": self.problem.to_json(),
             "recipe": question.recipe.name,  # type: ignore[attr-defined]
             "shown": _shown(question.recipe),
+            "sharing": getattr(question.instrument, "sharing", None),
             "arithmetic": question.arithmetic,
             "criterion": question.criterion,
             "threshold": "own" if question.score == "f1" else "best",
@@ -122,7 +122,7 @@ def _arm_json(arm: ArmAnswer) -> dict[str, Any]:
 
 def _probe_json(probe: Probe, provenance: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     channel, verdict, run_id = probe.run.instrument, probe.verdict, probe.run.run_id
-    assert isinstance(channel, Channel)
+    assert isinstance(channel, Channel | TypedChannel)
     scores = verdict.scores if verdict.measured else {}
     return {
         "heads": channel.heads,
@@ -141,7 +141,7 @@ def _probe_json(probe: Probe, provenance: Mapping[str, Mapping[str, Any]]) -> di
     } | {name: scores[name] for name in RETENTION if name in scores}
 
 
-def measure_relations(problem: Relations, *, lab: Lab | None = None, **asked: Any) -> RelationsResult:
+def measure_relations(problem: AnyRelations, *, lab: Lab | None = None, **asked: Any) -> RelationsResult:
     """The key-budget capacity D_K* of a cell. `asked`: the keywords of `relations_question`."""
     question = relations_question(problem, **asked)
     return RelationsResult(question, lab_or_default(lab).answer([question])[0])
@@ -254,13 +254,13 @@ def calibrate(dimension: int = 16, *, lab: Lab | None = None, seeds: int = 200, 
 # ------------------------------------------------------------------------------------------------- any problem
 
 
-def measure(problem: Relations, *, lab: Lab | None = None, **asked: Any) -> RelationsResult:
-    """Measure a problem's capacity: for `Relations`, the smallest key budget that holds the graph.
+def measure(problem: AnyRelations, *, lab: Lab | None = None, **asked: Any) -> RelationsResult:
+    """Measure a problem's capacity: for `Relations` and `TypedRelations`, the smallest key budget that holds the graphs.
 
     lab: where records lie and what trains (default: the store of KEYSPAN_STORE, all cores)    asked: heads,
-    key_budgets, seeds, seed, target, recipe, criterion, threshold, steps, contexts, batches, replay, arithmetic,
-    starts, as on the command line
+    key_budgets, seeds, seed, target, recipe, criterion, threshold, steps, contexts, batches, replay, sharing,
+    arithmetic, starts, as on the command line
     """
-    if isinstance(problem, Relations):
+    if isinstance(problem, Relations | TypedRelations):
         return measure_relations(problem, lab=lab, **asked)
     raise BadInput(f"`measure` takes a Relations problem, but got {type(problem).__name__}. For dichotomies use calibrate.")

@@ -14,6 +14,7 @@ from keyspan.lab import recipes
 from keyspan.lab.recipes import Recipe
 from keyspan.problems.dichotomies import Dichotomies
 from keyspan.problems.relations import Relations
+from keyspan.problems.typed import SHARING, AnyRelations, TypedChannel, TypedRelations
 from keyspan.specs import ARITHMETICS, WIDEST, Arm, Channel, LinearUnit, Question
 from keyspan.theory.bounds import gardner_budget, law
 
@@ -93,8 +94,17 @@ def default_heads(items: int) -> tuple[int, ...]:
     return tuple(out)
 
 
+def heads_tried(problem: AnyRelations, sharing: str) -> tuple[int, ...]:
+    """The default heads of a problem: of each type, where types have heads of their own; of all together, where they share."""
+    if isinstance(problem, Relations):
+        return default_heads(problem.items)
+    if sharing == "shared":
+        return default_heads(problem.types * problem.items)
+    return tuple(problem.types * h for h in default_heads(problem.items))
+
+
 def relations_question(
-    problem: Relations,
+    problem: AnyRelations,
     *,
     heads: Sequence[int] | int | None = None,
     key_budgets: Sequence[int] | int | None = None,
@@ -108,6 +118,7 @@ def relations_question(
     contexts: int | None = None,
     batches: int | None = None,
     replay: bool = False,
+    sharing: str | None = None,
     arithmetic: str | None = None,
     starts: int | None = None,
 ) -> Question:
@@ -117,6 +128,7 @@ def relations_question(
     fp64 always    starts: initial weights that an instance may try, one after another, until one meets the target
     contexts: show a random context of so many items at every step, and not all    batches, replay: show rows in so many
     batches, one after another, without or with those before (`recipes.showing`); judged on all pairs always
+    sharing: of heads among the types of typed relations (`problems.typed.TypedChannel`)
     """
     named = RECIPES[_named(recipe, RECIPES, "--recipe", "Use one of these.")]
     criterion = _named(named.criterion if criterion is None else criterion, CRITERIA, "--criterion", "Choose one.")
@@ -133,11 +145,16 @@ def relations_question(
     if batches is not None:
         batches = whole(batches, "--batches", "Leave it out to show all at once.")
         require(batches <= problem.items, f"`--batches <= {problem.items}`", batches, "Use fewer.")
+    instrument = _instrument(problem, sharing, contexts is not None or batches is not None, solved=named.bracket is not None)
     fix = "Try 1,2,4, or leave it out."
-    chosen = list(default_heads(problem.items)) if heads is None else wholes(heads, "--heads", fix)
+    tried = heads_tried(problem, getattr(instrument, "sharing", ""))
+    chosen = list(tried) if heads is None else wholes(heads, "--heads", fix)
     require(min(chosen) >= 1, "`--heads >= 1`", min(chosen), "Ask for at least one head.")
     require(max(chosen) <= WIDEST, f"`--heads <= {WIDEST}`", max(chosen), "Ask for fewer.")
     budgets = None if key_budgets is None else wholes(key_budgets, "--key-budgets", "Try 32,48, or leave it out.")
+    if isinstance(instrument, TypedChannel) and isinstance(problem, TypedRelations):
+        for count in chosen:
+            replace(instrument, heads=count).check_types(problem.types)
     arms = tuple(_arm(problem, h, budgets, named.bracket) for h in chosen)
     starts = named.starts if starts is None else whole(starts, "--starts", "Try 3.")
     require(1 <= starts <= MOST_STARTS, f"`1 <= --starts <= {MOST_STARTS}`", starts, "Try 3.")
@@ -145,7 +162,7 @@ def relations_question(
     climbs = named.bracket is not None and budgets is None
     return Question(
         problem=problem,
-        instrument=Channel(heads=1, d_key=1),
+        instrument=instrument,
         recipe=recipes.showing(named.make() if steps is None else named.make(steps=steps), contexts, batches, replay),
         stopping=recipes.DEFAULT_STOPPING,
         arithmetic=_named(arithmetic, ARITHMETICS, "--arithmetic", "Use fp32; tf32 and bf16 want a GPU."),
@@ -163,14 +180,25 @@ def relations_question(
     )
 
 
-def _most_promising(problem: Relations, heads: Sequence[int]) -> int:
+def _instrument(problem: AnyRelations, sharing: str | None, shown_in_part: bool, solved: bool) -> Channel | TypedChannel:
+    """What is trained: a channel, or one with types; the question says with how many heads."""
+    if isinstance(problem, Relations):
+        require(sharing is None, "`--sharing` with `--types` only", shown(sharing), "Leave it out.")
+        return Channel(heads=1, d_key=1)
+    require(not shown_in_part, "`--contexts`, `--batches` without `--types`", "both", "Leave one out.")
+    require(not solved, "`--recipe` of first order with `--types`", "a solver", "Use gradient or hinge.")
+    sharing = _named("partitioned" if sharing is None else sharing, SHARING, "--sharing", "Choose one.")
+    return TypedChannel(heads=1 if sharing == "shared" else problem.types, d_key=1, sharing=sharing)
+
+
+def _most_promising(problem: AnyRelations, heads: Sequence[int]) -> int:
     """Which number of heads the Gardner budget puts first; the most heads, if it says that none will do."""
     budgets = [gardner_budget(problem.edges, problem.items, problem.d_model, h) for h in heads]
     known = [(budget, i) for i, budget in enumerate(budgets) if budget is not None]
     return min(known)[1] if known else len(heads) - 1
 
 
-def _arm(problem: Relations, heads: int, budgets: list[int] | None, bracket: tuple[float, float] | None) -> Arm:
+def _arm(problem: AnyRelations, heads: int, budgets: list[int] | None, bracket: tuple[float, float] | None) -> Arm:
     """One number of heads: all budgets with d_key <= d_model, and a bracket among them.
 
     bracket: in multiples of Gardner's budget; where there is none, it is [law / 2, 2 law]

@@ -13,7 +13,7 @@ from keyspan.evidence.fits import LawFit
 from keyspan.papers.adler_statistics import above_line, law_of
 from keyspan.papers.measured import Curves, Measured
 from keyspan.papers.sweeps import Size
-from keyspan.theory.bounds import gardner_load
+from keyspan.theory.bounds import gardner_load, trivial_budget
 from keyspan.views.drawings import Data
 from keyspan.views.figures import CurvePoint, ThresholdCurves, mean_interval
 
@@ -87,6 +87,7 @@ def _panel(curves: Curves) -> ThresholdCurves:
         high=None,
         title=f"m = {curves.items}, d = {curves.d_model}  (m/d = {curves.items / curves.d_model:g})",
         threshold="own",
+        construction=trivial_budget(curves.items),
     )
 
 

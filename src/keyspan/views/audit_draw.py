@@ -90,7 +90,7 @@ def size_of(info: Any) -> tuple[float, float]:
 
 
 def draw_figures(answer: Mapping[str, Any], folder: Path) -> dict[str, tuple[Any, list[Path]]]:
-    """Draw every figure that there is something for. returns: by name, its data and its files (svg, png, csv)"""
+    """Draw every figure that there is something for. returns: by name, its data and its files (svg, png, csv, pdf)"""
     out = {}
     for name, drawing in DRAWINGS.items():
         info = drawing.info(answer)

@@ -198,6 +198,11 @@ def contexts_info(found: Compared) -> Ratios:
     return ratios_info(found, "D_K* by what is shown at a step")
 
 
+def typed_info(found: Compared) -> Ratios:
+    """Several types beside one."""
+    return ratios_info(found, "D_K* by types and how they share heads")
+
+
 # ----------------------------------------------------------------------------------------------------- continual
 
 KEPT = ("f1", "learned", "retained", "forgotten")  # what a curve is shown by

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from keyspan.views import beyond
 from keyspan.views.drawings import Drawing
-from keyspan.views.figures import COLOURS, MARKERS
+from keyspan.views.figures import COLOURS, MARKERS, THEORY
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,10 +40,10 @@ def draw_graphs(info: beyond.GraphScatter, axes: list[Axes]) -> None:
         drawn += x
     if drawn:
         ends = [min(drawn) / 1.3, max(drawn) * 1.3]
-        ax.plot(ends, ends, color="grey", linestyle=":", linewidth=1, label="law, constant 1")
+        ax.plot(ends, ends, color="grey", **THEORY, label="law, constant 1")
         if info.fits:
             c = info.fits["law"].parameters["c"].estimate
-            ax.plot(ends, [c * e for e in ends], color="black", linestyle="--", linewidth=1, label="fitted")
+            ax.plot(ends, [c * e for e in ends], color="black", linewidth=1, label="fitted")
         ax.set_xscale("log", base=2)
         ax.set_yscale("log", base=2)
         for axis in (ax.xaxis, ax.yaxis):
@@ -77,7 +77,7 @@ def draw_ratios(info: beyond.Ratios, axes: list[Axes]) -> None:
             line = info.at(label, size)
             if line is not None and info.scaled(label, size) is None:
                 ax.annotate("not reached", (1.0, y + shift), fontsize=6, color=style["color"], va="center")
-    ax.axvline(1, color="black", linestyle="--", linewidth=0.8)
+    ax.axvline(1, color="black", linewidth=0.8)
     ax.set_yticks(range(len(info.labels)), list(info.labels))
     ax.set_ylim(len(info.labels) - 0.5, -0.5)
     ax.set_xlabel(rf"$D_K^*$ over that of {info.base}")
@@ -113,6 +113,7 @@ DRAWINGS: dict[str, Drawing] = {
     "graphs": Drawing(beyond.graphs_info, draw_graphs, lambda info: (6.8, 4.2)),
     "embeddings": Drawing(beyond.embeddings_info, draw_ratios, tall),
     "contexts": Drawing(beyond.contexts_info, draw_ratios, tall),
+    "typed": Drawing(beyond.typed_info, draw_ratios, tall),
     "continual": Drawing(
         beyond.continual_info,
         draw_forgetting,

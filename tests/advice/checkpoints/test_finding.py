@@ -10,7 +10,7 @@ from tests.advice.made import Tensors, gpt2, llama, save
 from tests.files.refusals import label, refused
 
 from keyspan.advice.checkpoints.finding import matches, plan
-from keyspan.advice.checkpoints.weights import read_layer
+from keyspan.advice.checkpoints.weights import read_layer, token_vectors
 from keyspan.files.checkpoints import open_checkpoint
 from keyspan.seeds import Stream
 
@@ -183,6 +183,36 @@ def test_mappings_that_do_not_fit_are_refused(tmp_path: Path, change: tuple[str,
     assert change[0] in AS_LLAMA
     (tmp_path / "mapping.toml").write_text(AS_LLAMA.replace(*change, 1))
     refused(lambda: plan(open_checkpoint(folder), tmp_path / "mapping.toml"), *mentions)
+
+
+def bert() -> tuple[dict[str, Any], Tensors]:
+    """Settings and random tensors of a model of BERT's kind, with two layers."""
+    draw, tensors = Stream("made", "bert"), {}
+    shapes = {"word_embeddings": (20, 8), "position_embeddings": (6, 8), "token_type_embeddings": (2, 8)}
+    for name, shape in shapes.items():
+        tensors[f"embeddings.{name}.weight"] = draw.normal(shape)
+    norms = ["embeddings.LayerNorm", *(f"encoder.layer.{layer}.output.LayerNorm" for layer in range(2))]
+    maps = [f"encoder.layer.{layer}.attention.self.{side}" for layer in range(2) for side in ("query", "key")]
+    tensors |= {f"{name}.{part}": draw.normal((8,)) for name in norms for part in ("weight", "bias")}
+    tensors |= {f"{name}.{part}": draw.normal((8, 8)[: 2 - (part == "bias")]) for name in maps for part in ("weight", "bias")}
+    config = {"model_type": "bert", "hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 2}
+    return config, {name: tensor.astype(np.float32) for name, tensor in tensors.items()}
+
+
+def test_old_names_of_gains(tmp_path: Path) -> None:
+    """The first files of BERT call them gamma and beta."""
+    config, tensors = bert()
+    old = {name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): tensor
+           for name, tensor in tensors.items()}  # fmt: skip
+    assert old.keys() != tensors.keys()
+    ours = [open_checkpoint(save(tmp_path / name, config, t)) for name, t in (("new", tensors), ("old", old))]
+    first, second = (token_vectors(one, plan(one).embeddings, range(20)) for one in ours)
+    assert np.array_equal(first, second)
+    for number in range(2):
+        here, there = (read_layer(one, plan(one).layers[number]) for one in ours)
+        assert np.array_equal(here.inputs(first), there.inputs(first))
+        assert np.array_equal(here.folded("query", 1), there.folded("query", 1))
+        assert np.array_equal(here.folded("key", 1), there.folded("key", 1))
 
 
 def test_relative_positions_of_bert_are_refused(tmp_path: Path) -> None:

@@ -56,6 +56,7 @@ class Names:
         )
 
     def norm(self, path: str, kind: Literal["rms", "layer"], *, width: int, eps: float, offset: float = 0.0) -> Norm:
-        """A normalisation with its gain, and its bias where it has one."""
-        bias = self.if_any(f"{path}.bias") if kind == "layer" else None
-        return Norm(kind=kind, width=width, eps=eps, gain=self.at(f"{path}.weight"), bias=bias, offset=offset)
+        """A normalisation with its gain, and its bias where it has one; some old files call them gamma and beta."""
+        gain = self.if_any(f"{path}.gamma") or self.at(f"{path}.weight")
+        bias = (self.if_any(f"{path}.bias") or self.if_any(f"{path}.beta")) if kind == "layer" else None
+        return Norm(kind=kind, width=width, eps=eps, gain=gain, bias=bias, offset=offset)
