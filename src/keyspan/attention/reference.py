@@ -135,6 +135,8 @@ def owned_hinge_grad(
     d_query = embeddings.T @ (g @ (embeddings @ w_key))
     d_key = embeddings.T @ (g.transpose(0, 2, 1) @ (embeddings @ w_query))
     return d_query, d_key, float(g.sum())
+
+
 def typed(embeddings: Float, w_query: Float, w_key: Float, gates: Float) -> Float:
     """Several relations on the same items: `z[t, i, j] = max_k (S[k, i, j] + g[t, k])`, i -> j of type t when `z > 0`.
 

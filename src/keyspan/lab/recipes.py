@@ -177,6 +177,7 @@ def solver_fixed(steps: int = 1000) -> Recipe:
     phase = Lbfgs(steps=steps, memory=20, patience=100)
     return Recipe(name="solver-fixed", revision=1, loss="owned-hinge", phases=(phase,), bias=-3.0, certify=True)
 
+
 def recall(steps: int = 2000, peak: float = 0.02) -> Recipe:
     """Softmax attention that recalls relations in contexts: cross-entropy, Adam, one cycle, other contexts at every step.
 
