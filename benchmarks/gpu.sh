@@ -1,6 +1,11 @@
 #!/usr/bin/env bash
-# What a GPU machine is asked: the GPU tests, the speeds, the largest member, and members handed out by `--hand-out`.
-# usage: benchmarks/gpu.sh OUT PART...     parts: tests speeds large members
+# What a GPU machine is asked: the speeds, the largest member, whether all speeds give one answer, the best first-order recipe,
+# other block sizes, the GPU tests, certificates of many items, the thresholds of docs/law.md, and members handed out by
+# `--hand-out`.
+# usage: benchmarks/gpu.sh OUT PART...     parts: speeds large same hinge tune certify law tests members; `all` is most of them, in
+# eight minutes: each has its time, and what is left goes to members, if MEMBERS (box/members.jsonl) is there
+# law wants box/law.jsonl, from `python -m keyspan.studies.law --groups gpu --hand-out box/law.jsonl` on a machine with a store;
+# it goes on where it was stopped, and `keyspan runs import OUT/law` brings its records home.
 # Needs Python with torch, Triton, NumPy and pytest; nothing is installed. Logs and records go to OUT.
 set -u
 out=$1; shift
@@ -8,17 +13,26 @@ mkdir -p "$out"
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export PYTHONPATH=$PWD/src PYTHONUNBUFFERED=1
 python=${PYTHON:-python3}
-bench() { name=$1; shift; "$python" -m keyspan.bench "$@" --json >"$out/$name.json" 2>"$out/$name.err"; echo "$name: exit $?"; }
+start=$(date +%s)
+left() { echo $((${SECONDS_IN_ALL:-470} - $(date +%s) + start)); }
+bench() {
+  name=$1; shift
+  timeout "${BENCH_SECONDS:-90}" "$python" -m keyspan.bench "$@" --json >"$out/$name.json" 2>"$out/$name.err"; echo "$name: exit $?"
+}
+worker() {  # MEMBERS OUT MINUTES
+  "$python" -m keyspan.lab.worker "$1" --out "$2" --minutes "$3" 2>"$2.err"; echo "$2: exit $?"; tail -n 1 "$2.err"
+}
 
 { date -u +%FT%TZ; git rev-parse HEAD 2>/dev/null; nvidia-smi -L; "$python" -c 'import torch, triton, numpy; print(torch.__version__, triton.__version__, numpy.__version__)'; } >"$out/machine.txt" 2>&1
+[ "$*" != all ] || set -- speeds large same hinge tune tests members
 for part in "$@"; do
   began=$(date +%s)
   case $part in
     tests)  # in as many processes as there are files and classes: most of their time is Triton compiling
       for which in "tests/attention/test_kernels.py -k InSingle" "tests/attention/test_kernels.py -k 'not InSingle'" \
-                   "tests/attention/test_channel.py" "tests/attention/test_linear.py" "tests/lab"; do
+                   "tests/attention/test_channel.py" "tests/attention/test_linear.py" "tests/lab tests/acceptance"; do
         name=$(echo "tests-$which" | tr -cs 'a-zA-Z0-9_.-' '-')
-        eval "timeout ${TEST_SECONDS:-150} $python -m pytest -o minversion=6 -W ignore -q -m gpu $which" >"$out/$name.log" 2>&1 &
+        eval "timeout ${TEST_SECONDS:-120} $python -m pytest -o minversion=6 -W ignore -q -m gpu $which" >"$out/$name.log" 2>&1 &
       done
       wait
       tail -qn 1 "$out"/tests-*.log ;;
@@ -30,9 +44,52 @@ for part in "$@"; do
     large)
       "$python" -m keyspan.bench.large 4096x256x16x32 8192x256x16x32 16384x256x16x32 32768x256x16x32 \
         --device cuda --arithmetic bf16 --steps 5 >"$out/large.jsonl" 2>"$out/large.err"; cat "$out/large.jsonl"; tail -n 3 "$out/large.err" ;;
+    certify)  # CERTIFY_MOON=1: a million items as well
+      sizes="32768x256 262144x1024"; [ -n "${CERTIFY_MOON:-}" ] && sizes="$sizes 1048576x4096"
+      for size in $sizes; do
+        timeout "${CERTIFY_SECONDS:-600}" "$python" -m keyspan.bench.certify --items "${size%x*}" --d-model "${size#*x}" \
+          --levels "${LEVELS:-bf16,fp32,fp64}" --device cuda >"$out/certify-$size.json" 2>"$out/certify-$size.err"
+        echo "certify $size: exit $?"; tail -n 2 "$out/certify-$size.err"
+      done ;;
+    law)
+      "$python" -m keyspan.lab.worker "${LAW:-box/law.jsonl}" --out "$out/law" --minutes "${MINUTES:-8}" --device cuda 2>"$out/law.err"
+      echo "law: exit $?"; tail -n 2 "$out/law.err" ;;
+    same)  # D_K* of two cells in three arithmetics; each fused search is held to the CPU's by `runs import` and the ledger
+      "$python" - >"$out/same.jsonl" <<'EOF'
+from keyspan.problems.relations import Relations
+from keyspan.runners.questions import relations_question
+from keyspan.specs import canonical
+for items, d_model in ((128, 32), (128, 16)):
+    for arithmetic in ("fp32", "tf32", "bf16"):
+        print(canonical(relations_question(Relations(items=items, d_model=d_model), arithmetic=arithmetic).to_json()))
+EOF
+      worker "$out/same.jsonl" "$out/same" "${SAME_MINUTES:-1}" ;;
+    hinge)  # exact recovery by the best first-order recipe at D_K 32, in three seeds
+      "$python" - >"$out/hinge.jsonl" <<'EOF'
+from keyspan.problems.relations import Relations
+from keyspan.runners.questions import relations_question
+from keyspan.specs import canonical
+for items, d_model in ((512, 64), (1024, 128)):
+    asked = relations_question(Relations(items=items, d_model=d_model), heads=[4], key_budgets=[24, 28, 32], recipe="hinge")
+    print(canonical(asked.to_json()))
+EOF
+      worker "$out/hinge.jsonl" "$out/hinge" "${HINGE_MINUTES:-1}"
+      "$python" - "$out/hinge/records.jsonl" <<'EOF'
+import json, sys
+for line in open(sys.argv[1]):
+    r = json.loads(line)
+    p, c = r["run"]["problem"], r["run"]["instrument"]
+    print(p["items"], p["d_model"], c["heads"] * c["d_key"], r["run"]["replicate"], r["verdict"].get("exact"), r["provenance"]["steps"])
+EOF
+      ;;
+    tune)
+      timeout "${TUNE_SECONDS:-75}" "$python" -m keyspan.bench.tune 1024x128x16x16 --device cuda --arithmetic bf16 --members 64 \
+        >"$out/tune.jsonl" 2>"$out/tune.err"; cat "$out/tune.jsonl" ;;
     members)
-      "$python" -m keyspan.lab.worker "${MEMBERS:-box/members.jsonl}" --out "$out/records" --minutes "${MINUTES:-8}" 2>"$out/members.err"
-      echo "members: exit $?"; tail -n 2 "$out/members.err" ;;
+      minutes=${MINUTES:-$(($(left) / 60))}
+      if [ -f "${MEMBERS:-box/members.jsonl}" ] && [ "$minutes" -ge 1 ]; then
+        worker "${MEMBERS:-box/members.jsonl}" "$out/records" "$minutes"
+      else echo "members: none, or no time left"; fi ;;
   esac
   echo "$part took $(($(date +%s) - began)) s"
 done

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.advice.made import llama, save
 
 import keyspan
 from keyspan.cli import main
@@ -85,6 +86,7 @@ def test_about_twenty_names_each_once() -> None:
     assert len(keyspan.__all__) == len(set(keyspan.__all__)) <= 25
     assert sorted(keyspan.__all__) == dir(keyspan)
     for name in (
+        "audit",
         "design",
         "certify",
         "measure",
@@ -130,7 +132,7 @@ def test_one_root_for_every_error() -> None:
 
 def test_keyword_only_after_the_first_argument() -> None:
     calls: list[Callable[..., object]] = [keyspan.measure, keyspan.design, keyspan.calibrate, keyspan.certify]
-    calls += [keyspan.reproduce, keyspan.fit]
+    calls += [keyspan.reproduce, keyspan.fit, keyspan.audit]
     for call in calls:
         with pytest.raises(TypeError, match="positional"):
             call(16, 3)
@@ -293,7 +295,16 @@ def test_there_is_an_example_for_each_user() -> None:
     [
         ("theorist", [r"d_model +D_K\*", r"\n +24 +\d+ +\[\d+, \d+\] +\d+ +3\.2 +[01]\.\d\d +0\.\d\d\n"]),
         ("architect", [r"50,000 facts", r"heads x d_key \d+ = D_K \d+", r"the 43 relations of organisation\.csv, among 40"]),
-        ("auditor", [r"2 heads x d_key 4, 16 edges on 16 items", r"exact True, F1 1\.000", r"at 2 bits: exact False"]),
+        (
+            "auditor",
+            [
+                r"2 heads x d_key 4, 16 edges on 16 items",
+                r"exact True, F1 1\.000",
+                r"at 2 bits: exact False",
+                r"known to layer 1 head [23]: F1",
+                r"the heads of layer 1 together: F1 1\.00",
+            ],
+        ),
     ],
 )
 def test_the_examples_run(name: str, expected: list[str], tmp_path: Path) -> None:
@@ -312,6 +323,13 @@ def test_the_auditor_takes_a_file_of_the_user(tmp_path: Path) -> None:
     code = "import runpy, sys; runpy.run_path(sys.argv.pop(1), run_name='__main__')"
     out = python(code, str(ROOT / "examples" / "auditor.py"), str(tmp_path / "mine.safetensors"))
     assert "mine.safetensors: 4 heads x d_key 1, 4 edges on 4 items" in out and "margin 1.000" in out
+
+
+def test_the_auditor_takes_a_checkpoint_of_the_user(tmp_path: Path) -> None:
+    save(tmp_path / "mine", *llama())
+    code = "import runpy, sys; runpy.run_path(sys.argv.pop(1), run_name='__main__')"
+    out = python(code, str(ROOT / "examples" / "auditor.py"), str(tmp_path / "mine"))
+    assert out.startswith("mine: a checkpoint of the family llama\n") and out.count("has a key budget of 32 and uses") == 3
 
 
 def test_the_architect_takes_a_graph_of_the_user(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.advice.made import llama, save
 from tests.cli.asked import Oracle
 
 from keyspan.advice.design import INTERVAL_BASIS
@@ -38,18 +39,20 @@ MARK = "<!-- runs in the tests -->"
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 NAME = re.compile(
-    r"`((?:advice|attention|bench|evidence|files|lab|problems|runners|seeds|specs|theory|verdict|views)(?:\.\w+)+)"
+    r"`((?:advice|attention|bench|evidence|files|lab|papers|problems|runners|seeds|specs|theory|verdict|views)(?:\.\w+)+)"
 )
 MODULE = re.compile(r"`([\w/]+\.py)`")
 FIELD_ROW = re.compile(r"^\| ((?:`\w+`(?:, )?)+) \|", re.MULTILINE)
 # Absolute paths, and folders beside the repository, are of one machine and mean nothing to a reader.
 FOREIGN = re.compile(r"(?<![\w.:/<>)}*])/(?!/)\w|\.\./|\b[s]hared/")
-QUICK = {  # where a section's own commands take long
+QUICK = {  # where a section's own commands take long, or need more
+    "audit": "keyspan audit model",
     "construct": "keyspan construct --items 16 --d-model 16 --method quiet",
     "bench": "keyspan bench --device cpu --case 16x8x2x4 --members 2 --rounds 1 --seconds 0.02 --workers 1 --no-growth",
     "calibrate": "keyspan calibrate --dimension 2 --seeds 10",
     "fit law": "keyspan fit law --from cells.csv",
     "reproduce": "keyspan reproduce adler:fig1",
+    "sweep": "keyspan sweep law.toml",
     "measure relations": "keyspan measure relations --items 16 --d-model 16 --heads 1 --key-budgets 4 --seeds 1",
 }
 
@@ -207,8 +210,12 @@ def test_fields_are_those_of_the_json(title: str, empty_folder: Path, monkeypatc
     before = [line for line in WITH_FIELDS[title].splitlines() if line.startswith("keyspan measure ")]
     if title == "certify":
         run_line(shlex.split(before[0]), empty_folder)
+    if title == "audit":
+        save(empty_folder / "model", *llama())
     if title == "reproduce":
         monkeypatch.setattr("keyspan.runners.lab.LocalRunner", Oracle())  # a figure has too many members to train here
+    grid = "[[grid]]\nitems = 16\nd_model = 16\nheads = [1]\nkey_budgets = [4]\nseeds = 1\n"
+    (empty_folder / "law.toml").write_text(grid)
     (empty_folder / "cells.csv").write_text("items,d_model,key_budget\n128,32,24\n128,16,72\n512,64,48\n")
     words = shlex.split(QUICK.get(title, shown[0]))
     given = json.loads(run_line([*words, "--json"], empty_folder))
@@ -238,7 +245,8 @@ def test_names_exist(page: Path) -> None:
     for name in NAME.findall(text):
         resolve(name)
     for module in MODULE.findall(text):
-        assert (ROOT / "src" / "keyspan" / module).is_file(), module
+        base = ROOT if module.startswith("tests/") else ROOT / "src" / "keyspan"
+        assert (base / module).is_file(), module
 
 
 def test_every_formula_names_its_function() -> None:
@@ -277,11 +285,17 @@ def test_the_defaults_of_the_options() -> None:
 
     question = relations_question(Relations(items=16, d_model=16))
     assert said("commands.md", r"`--seeds N` \| instances per point, default (\d+)") == [(str(len(question.replicates)),)]
-    options = said("commands.md", r"Default (\S+) and `(\w+)`; with `--recipe hinge` (\d+) and `(\w+)`: exact")
+    options = said("commands.md", r"Default (\S+) and `(\w+)`; with the other recipes (\d+) and `(\w+)`: exact")
     other = relations_question(Relations(items=16, d_model=16), recipe="hinge")
     assert options == [(f"{question.target}", question.criterion, f"{other.target:.0f}", other.criterion)]
     steps = said("commands.md", r"`gradient` \(default\), (\d+) steps; \[`hinge`\]\(gradient-training.md\), at most (\d+),")
     assert steps == [(str(question.recipe.steps), str(other.recipe.steps))]  # type: ignore[attr-defined]
+    solvers = [relations_question(Relations(items=16, d_model=16), recipe=name) for name in ("solver", "solver-fixed")]
+    most = said("commands.md", r"\[`solver`, `solver-fixed`\]\(solver.md\), at most (\d+),")
+    assert most == [(str(steps),) for steps in {q.recipe.steps for q in solvers}]  # type: ignore[attr-defined]
+    assert {(q.target, q.criterion) for q in solvers} == {(other.target, other.criterion)}
+    starts = said("commands.md", r"until one meets the target; default (\d+), with `solver` (\d+) \|")
+    assert starts == [(str(question.starts), str(solvers[0].starts))] and solvers[1].starts == question.starts
     assert local.workers_on("cuda") == 1 and local.workers_on("cpu") == local.cores()
     jobs = r"`--jobs N` \| worker processes, default one a core, and one where members train on a GPU"
     assert said("commands.md", jobs) == [()]

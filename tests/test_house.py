@@ -51,6 +51,7 @@ def test_import_contracts_hold() -> None:
         ("theory", "keyspan.lab.fleet", "2. Theory and lab do not know each other"),
         ("lab", "keyspan.theory", "2. Theory and lab do not know each other"),
         ("theory", "torch", "3. No torch where nothing is trained"),
+        ("advice/checkpoints", "torch", "3. No torch where nothing is trained"),
         ("views", "keyspan.lab.fleet", "3. No torch where nothing is trained"),  # through another module
         ("papers", "keyspan.views", "1. Rooms import downwards only"),
         ("papers", "keyspan.lab.fleet", "3. No torch where nothing is trained"),
@@ -163,6 +164,8 @@ WITHOUT_TORCH = [
     "keyspan.theory",
     "keyspan.evidence",
     "keyspan.lab.search",
+    "keyspan.advice.audit",
+    "keyspan.advice.checkpoints",
     "keyspan.advice.design",
     "keyspan.papers",
     "keyspan.views",
@@ -179,7 +182,7 @@ NUMPY_AND_TORCH_ONLY = [
     "keyspan.bench",
     "keyspan.evidence.record",
 ]
-RIM = ["sqlalchemy", "pydantic", "typer", "rich", "matplotlib", "ray"]
+RIM = ["sqlalchemy", "psycopg", "pydantic", "typer", "rich", "matplotlib", "ray"]
 
 
 def run_python(code: str) -> subprocess.CompletedProcess[str]:

@@ -310,6 +310,13 @@ def test_what_each_identity_depends_on() -> None:
     assert [i[0] for i in (base.problem_id, base.weights_id, base.run_id)] == ["p", "w", "r"]
 
 
+def test_a_run_knows_the_ids_of_its_json() -> None:
+    """They are made from the text of its parts, which runs of one question share, and not from its own."""
+    for run in (a_run(), a_run(replicate=10**9, arithmetic="bf16"), a_run(problem=Sample(name='\N{SNOWMAN} "\\'))):
+        assert (run.problem_id, run.run_id) == specs.ids_of(run.to_json())
+        assert run.text == specs.canonical(run.to_json())
+
+
 def test_every_arithmetic_is_another_run() -> None:
     assert len({a_run(arithmetic=name).run_id for name in ARITHMETICS}) == len(ARITHMETICS) == 4
 
@@ -321,14 +328,17 @@ def test_the_versions_of_the_components_and_of_the_judge_are_hashed(monkeypatch:
     for part in (Sample, Channel, Inner, Stopping):
         with monkeypatch.context() as patch:
             patch.setattr(part, "version", 99)
+            run = a_run()  # anew: a run remembers its ids
             seen.add(run.run_id)
             assert (run.problem_id != problem_id) == (part in (Sample, Inner))  # Inner is in the problem, too
             assert (run.weights_id != weights_id) == (part in (Sample, Inner, Channel))
     with monkeypatch.context() as patch:
         patch.setattr(specs, "JUDGE_VERSION", 99)
+        run = a_run()
         seen.add(run.run_id)
         assert (run.problem_id, run.weights_id) == (problem_id, weights_id)
     assert len(seen) == 6
+    run = a_run()
     assert (run.problem_id, run.weights_id, run.run_id) == (problem_id, weights_id, run_id)
 
 

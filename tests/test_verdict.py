@@ -17,15 +17,16 @@ FAILURES = [status for status in Status if status is not Status.MEASURED]
 GOOD: dict[str, Any] = {"exact": True, "scores": {"f1": 1.0, "margin": 0.125}, "witness": {"min_edge": [0.5, 2, 3]}}
 
 
-def test_the_statuses_are_those_of_the_surface() -> None:
+def test_the_statuses_are_those_of_the_documents() -> None:
     assert [str(status) for status in Status] == [
         "measured",
         "unconverged",
         "diverged",
         "out_of_memory",
         "timed_out",
+        "crashed",
     ]
-    assert len(FAILURES) == 4
+    assert len(FAILURES) == 5
 
 
 def test_a_measured_verdict_has_its_scores() -> None:

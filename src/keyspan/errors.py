@@ -21,6 +21,10 @@ class StoreError(BadInput):
     """The store cannot be used as asked: not a store, from a newer version, read-only, locked for too long."""
 
 
+class StoreLost(StoreError):
+    """The server that keeps the store is out of reach just now; it may come back."""
+
+
 class MissingExtra(KeyspanError, ImportError):
     """An optional package is not installed; the message names the extra that brings it."""
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from keyspan.errors import require
 
 Float = NDArray[np.float64]
+Single = NDArray[np.float32]
 Int = NDArray[np.int64]
 Words = NDArray[np.uint64]
 
@@ -23,6 +24,7 @@ _LOW = np.uint64(0xFFFFFFFF)
 _M0, _M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _W0, _W1 = 0x9E3779B9, 0xBB67AE85
 _32 = np.uint64(32)
+_PIECE = 2**13  # counters whose words are made together
 
 
 def philox(counters: Words, key: tuple[int, int]) -> Words:
@@ -83,20 +85,35 @@ class Stream:
         self._next = 0
 
     def words(self, count: int) -> Words:
-        """The next `count` words of 64 random bits. returns: (count,)"""
+        """The next `count` words of 64 random bits, made in pieces that a core's cache holds. returns: (count,)"""
         blocks = -(-count // 2)
-        position = np.arange(self._next, self._next + blocks, dtype=np.uint64)
+        pairs = np.empty((blocks, 2), dtype=np.uint64)
+        for start in range(0, blocks, _PIECE):
+            position = np.arange(self._next + start, self._next + min(start + _PIECE, blocks), dtype=np.uint64)
+            counters = np.empty((len(position), 4), dtype=np.uint64)
+            counters[:, 0], counters[:, 1] = position & _LOW, position >> _32
+            counters[:, 2], counters[:, 3] = self._high
+            block = philox(counters, self._key)
+            pairs[start : start + len(position), 0] = block[:, 0] | (block[:, 1] << _32)
+            pairs[start : start + len(position), 1] = block[:, 2] | (block[:, 3] << _32)
         self._next += blocks
-        counters = np.empty((blocks, 4), dtype=np.uint64)
-        counters[:, 0], counters[:, 1] = position & _LOW, position >> _32
-        counters[:, 2], counters[:, 3] = self._high
-        block = philox(counters, self._key)
-        pairs = np.stack([block[:, 0] | (block[:, 1] << _32), block[:, 2] | (block[:, 3] << _32)], axis=1)
         return pairs.reshape(-1)[:count]
 
     def uniform(self, count: int) -> Float:
         """Uniform numbers in [0, 1) with 53 random bits. returns: (count,)"""
         return (self.words(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+    def fractions(self, shape: tuple[int, ...]) -> Single:
+        """Uniform numbers in [0, 1) with 24 random bits, which a float32 holds exactly; two to a word. returns: `shape`"""
+        count = math.prod(shape)
+        out = np.empty((-(-count // 2), 2), dtype=np.float32)
+        for start in range(0, len(out), _PIECE):
+            words = self.words(min(_PIECE, len(out) - start))
+            piece = out[start : start + len(words)]
+            piece[:, 0] = words >> np.uint64(40)
+            piece[:, 1] = (words >> np.uint64(8)) & np.uint64(0xFFFFFF)
+        out *= np.float32(2.0**-24)
+        return out.reshape(-1)[:count].reshape(shape)
 
     def normal(self, shape: tuple[int, ...]) -> Float:
         """Standard normal numbers, by Marsaglia's polar method (it needs a logarithm and no sine). returns: `shape`"""

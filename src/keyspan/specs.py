@@ -17,7 +17,8 @@ import math
 import types
 import typing
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -66,6 +67,11 @@ class Spec:
             if "absent" not in f.metadata or value != f.metadata["absent"]:
                 data[f.name] = _plain(value)
         return data
+
+    @cached_property
+    def text(self) -> str:
+        """The spec as canonical JSON. A sweep asks for the ids of a million runs that share their parts."""
+        return canonical(self.to_json())
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
@@ -182,7 +188,11 @@ def canonical(data: Any) -> str:
 
 def digest(data: Any, prefix: str) -> str:
     """Identity of JSON data: the prefix and 96 bits of SHA-256 over its canonical form."""
-    return prefix + hashlib.sha256(canonical(data).encode()).hexdigest()[:24]
+    return _hashed(canonical(data), prefix)
+
+
+def _hashed(text: str, prefix: str) -> str:
+    return prefix + hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
 # ---------------------------------------------------------------------------------------------------- instruments
@@ -230,6 +240,24 @@ class LinearUnit(Spec, family="linear-unit", version=1):
     """A linear threshold unit `sign(x . w)`: the instrument whose capacity, 2d, is known exactly (Cover 1965)."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Layer(Spec, family="layer", version=1):
+    """One layer of softmax attention, no residual, that answers at its query. heads: H    d_key: d_h    d_value: d_v
+
+    embed: tokens pass a linear map and get positions first, logits are divided by sqrt(d_model), and a linear map reads the
+    answer (Mahdavi et al. 2024, official code). If not, the layer alone.
+    """
+
+    heads: int
+    d_key: int
+    d_value: int = 1
+    embed: bool = True
+
+    def check(self) -> None:
+        for name, size in (("--heads", self.heads), ("--d-head", self.d_key), ("d_value", self.d_value)):
+            require(1 <= size <= WIDEST, f"`1 <= {name} <= {WIDEST}`", size, "Try 8.")
+
+
 # ------------------------------------------------------------------------------------------------------------- runs
 
 
@@ -273,7 +301,7 @@ class Run(Spec, family="run", version=1):
     @property
     def problem_id(self) -> str:
         """Identity of the instance: the graph, the embeddings, the labels, the order of the data."""
-        return ids_of(self.to_json())[0]
+        return self._ids[0]
 
     @property
     def weights_id(self) -> str:
@@ -286,7 +314,15 @@ class Run(Spec, family="run", version=1):
     @property
     def run_id(self) -> str:
         """Identity of the member."""
-        return ids_of(self.to_json())[1]
+        return self._ids[1]
+
+    @cached_property
+    def _ids(self) -> tuple[str, str]:
+        """`ids_of` its JSON, made from the text of its parts."""
+        problem = _hashed(f'{{"problem":{self.problem.text},"replicate":{self.replicate}}}', "p")
+        parts = f'"arithmetic":{json.dumps(self.arithmetic)},"instrument":{self.instrument.text},"judge":{JUDGE_VERSION}'
+        rest = f'"problem":"{problem}","recipe":{self.recipe.text},"stopping":{self.stopping.text}'
+        return problem, _hashed(f"{{{parts},{rest}}}", "r")
 
 
 def ids_of(run: Mapping[str, Any]) -> tuple[str, str]:
@@ -332,8 +368,12 @@ class Question(Spec, family="question", version=1):
     is where passing ends).    criterion: `mean` of the score over the replicates reaches the target, or `all` / `any`
     of them do.    pilot: how many replicates decide where to probe next, so that adding replicates to a question adds
     only their own runs.    guard: levels measured on each side of a crossing    search: if false, every level of every
-    arm is measured and nothing is looked for    goal: `crossing`, or `peak`: the largest mean of the score over the levels
-    of a load (the target then decides nothing)
+    arm is measured and nothing is looked for    climb: the arm to begin with; others are tried outwards from there, and
+    only as long as they beat it (None: all arms, side by side)    starts: initial weights that a replicate may try at a
+    level, one after another, until one meets the target: the recipe's draw and the next ones    near: after a start
+    whose `f1_best` is less, none is tried any more: it was not the start's fault (and if all must meet the target, none
+    of the other replicates tries another, either)    goal: `crossing`, or `peak`: the largest mean of the score over the
+    levels of a load (the target then decides nothing)
     """
 
     problem: Spec
@@ -350,6 +390,9 @@ class Question(Spec, family="question", version=1):
     pilot: int = 3
     guard: int = 1
     search: bool = True
+    climb: int | None = field(default=None, metadata={"absent": None})
+    starts: int = field(default=1, metadata={"absent": 1})
+    near: float = field(default=0.0, metadata={"absent": 0.0})
     goal: str = field(default="crossing", metadata={"absent": "crossing"})
 
     def check(self) -> None:
@@ -361,23 +404,30 @@ class Question(Spec, family="question", version=1):
         require(self.guard >= 0, "`guard >= 0`", self.guard, "Use 0 for none.")
         require(self.pilot >= 1, "`pilot >= 1`", self.pilot, "At least one replicate leads the search.")
         require(len(self.arms) >= 1, "a question has an arm", 0, "Allow at least one number of heads.")
+        require(0 <= self.near <= 1, "`0 <= near <= 1`", self.near, "F1 is a fraction.")
+        require(self.starts >= 1, "`starts >= 1`", self.starts, "Every replicate begins somewhere.")
+        inside = self.climb is None or 0 <= self.climb < len(self.arms)
+        require(inside, "`climb` is an arm", self.climb, f"There are {len(self.arms)}.")
 
-    def run(self, arm: Arm, level: int, replicate: int) -> Run:
-        """The member at one point of the question."""
-        problem, instrument = self.problem, self.instrument
+    def run(self, arm: Arm, level: int, replicate: int, start: int = 0) -> Run:
+        """The member at one point of the question. start: which of its `starts`"""
+        problem, instrument, recipe = self.problem, self.instrument, self.recipe
         if self.knob == "budget":
             instrument = instrument.with_budget(arm.heads, level)  # type: ignore[attr-defined]
         else:
             problem = problem.with_load(level)  # type: ignore[attr-defined]
+            recipe = recipe.with_load(level) if hasattr(recipe, "with_load") else recipe
+        if start:
+            recipe = replace(recipe, draw=getattr(recipe, "draw", 0) + start)  # type: ignore[type-var]
         return Run(
             problem=problem,
             replicate=replicate,
             instrument=instrument,
-            recipe=self.recipe,
+            recipe=recipe,
             stopping=self.stopping,
             arithmetic=self.arithmetic,
         )
 
-    def runs(self, arm: Arm, level: int) -> Iterator[Run]:
+    def runs(self, arm: Arm, level: int, start: int = 0) -> Iterator[Run]:
         """The members of one level, in the order of their replicates."""
-        return (self.run(arm, level, replicate) for replicate in self.replicates)
+        return (self.run(arm, level, replicate, start) for replicate in self.replicates)

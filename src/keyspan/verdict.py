@@ -19,6 +19,7 @@ class Status(StrEnum):
     DIVERGED = "diverged"
     OUT_OF_MEMORY = "out_of_memory"
     TIMED_OUT = "timed_out"
+    CRASHED = "crashed"  # whoever trained it broke off, three times
 
 
 def _is_finite(value: float) -> bool:

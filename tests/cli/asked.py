@@ -16,6 +16,7 @@ from keyspan.cli import main
 from keyspan.evidence.record import Record, make_record
 from keyspan.problems.dichotomies import Dichotomies, separable_fraction
 from keyspan.problems.relations import Relations
+from keyspan.problems.typed import TypedChannel, TypedRelations
 from keyspan.specs import Channel, Run
 from keyspan.theory.bounds import law
 from keyspan.verdict import Status, Verdict
@@ -80,7 +81,7 @@ def knows(run: Run) -> Verdict:
         share = (run.replicate % 1_000_000 * 37 % 100 + 0.5) / 100
         fits = share < separable_fraction(round(run.problem.examples * short), run.problem.dimension)
         return Verdict(status=Status.MEASURED, exact=fits, scores={"fitted": float(fits), "accuracy": 1.0, "margin": 0.0})
-    assert isinstance(run.problem, Relations) and isinstance(run.instrument, Channel)
+    assert isinstance(run.problem, Relations | TypedRelations) and isinstance(run.instrument, Channel | TypedChannel)
     need = 1.2 * law(run.problem.edges, run.problem.d_model)
     f1 = min(1.0, run.instrument.key_budget / need) if run.instrument.heads > 1 else 0.3
     scores = {"f1": f1, "f1_best": min(1.0, f1 + 0.05), "margin": f1 - 0.99, "threshold": 0.5, "precision": f1, "recall": f1}

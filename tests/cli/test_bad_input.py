@@ -1,15 +1,18 @@
 """Bad input, kind by kind: exit code 2 and one line on stderr that says the rule, the value and the fix."""
 
 import errno
+import json
 import os
 import re
 import sqlite3
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
+from tests.advice.made import llama, save
 from tests.cli.asked import Oracle, Ran, ask, call
 
 from keyspan.evidence.store import open_store
@@ -53,7 +56,10 @@ TABLE: dict[str, tuple[str, ...]] = {
     f"{CELL} --embeddings fourier": ("--embeddings", "one-hot|gaussian", "'fourier'"),
     f"{CELL} --criterion median": ("--criterion", "mean|all|any", "'median'"),
     f"{CELL} --threshold fixed": ("--threshold", "own|best", "'fixed'"),
-    f"{CELL} --recipe solver": ("--recipe", "gradient|hinge", "'solver'"),
+    f"{CELL} --recipe newton": ("--recipe", "gradient|hinge|solver", "'newton'"),
+    f"{CELL} --recipe solver --starts 0": ("--starts", "0"),
+    f"{CELL} --recipe solver --contexts 8": ("--contexts", "gradient or hinge", "solver"),
+    f"{CELL} --starts 1.5": ("--starts", "1.5"),
     f"{CELL} --device tpu": ("--device", "auto|cpu|cuda", "'tpu'"),
     "runs list --status lost": ("status", "measured|unconverged", "'lost'"),
     # numbers
@@ -83,6 +89,22 @@ TABLE: dict[str, tuple[str, ...]] = {
     f"{CELL} --graph power-law --exponent nan": ("exponent", "finite", "nan"),
     f"{CELL} --ones 3": ("ones", "sparse", "got 3"),
     f"{CELL} --embeddings sparse --ones 17": ("ones <= d_model", "ones=17"),
+    f"{CELL} --types 1": ("--types >= 2", "got 1", "leave it out"),
+    f"{CELL} --types 2 --heads 3": ("--types", "divides", "got 3", "Use 4 heads"),
+    f"{CELL} --types 2 --sharing mine": ("--sharing", "partitioned|shared|leaning", "'mine'"),
+    f"{CELL} --sharing shared": ("--sharing", "--types", "'shared'"),
+    f"{CELL} --types 2 --contexts 5": ("--contexts", "--types", "Leave one out"),
+    f"{CELL} --types 2 --graph {{}}/good.csv": ("--types", "a file"),
+    f"{CELL} --contexts 17": ("--contexts <= 16", "got 17"),
+    f"{CELL} --contexts 1": ("--contexts >= 2", "got 1"),
+    f"{CELL} --batches 1": ("--batches >= 2", "got 1"),
+    f"{CELL} --batches 17": ("--batches <= 16", "got 17"),
+    f"{CELL} --batches 2 --contexts 4": ("--contexts", "--batches", "Choose one"),
+    f"{CELL} --replay": ("--replay", "--batches"),
+    f"{CELL} --clusters 3": ("clusters", "clustered", "got (3, None)"),
+    f"{CELL} --embeddings clustered --clusters 17": ("clusters <= items", "clusters=17"),
+    f"{CELL} --embeddings clustered --correlation 1": ("correlation < 1", "got 1.0"),
+    f"{CELL} --embeddings {{}}/good.npy --correlation 0.5": ("--correlation", "left out", "0.5"),
     "measure relations --items 17 --d-model 16 --embeddings one-hot": ("one-hot", "items=17", "d_model=16", "Raise"),
     "measure relations --items 17 --d-model 4 --embeddings sign": ("2^d_model", "items=17"),
     f"{CELL} --graph {{}}/good.csv --edges 16": ("--edges", "left out", "16"),
@@ -127,6 +149,35 @@ TABLE: dict[str, tuple[str, ...]] = {
     "certify {}/weights.safetensors --graph {}/range.csv": ("got 16",),
     "certify {}/weights.safetensors --embeddings {}/nan.npy": ("nan.npy", "finite"),
     "certify {}/weights.safetensors --embeddings {}/narrow.npy": ("8", "4"),
+    # checkpoints
+    "audit {}/nowhere": ("nowhere", "folder", "No such file"),
+    "audit {}/rows.txt": ("rows.txt", "folder", "Not a directory"),
+    "audit {}/none": ("config.json", "[]"),
+    "audit": ("folder", "Missing", "keyspan audit --help"),
+    "audit {}/model --relations {}/missing.csv": ("missing.csv", "exists"),
+    "audit {}/model --relations {}/ragged.csv": ("ragged.csv", "two fields", "line 2"),
+    "audit {}/model --relations {}/words.csv": ("words.csv", "token ids", "tokenizer.json"),
+    "audit {}/model --relations {}/far.csv": ("far.csv", "below 64", "'99'"),
+    "audit {}/model --mapping {}/missing.toml": ("missing.toml", "exists"),
+    "audit {}/model --mapping {}/words.csv": ("words.csv", "TOML"),
+    "audit {}/model --layers 3": ("--layers", "0 to 2", "got 3"),
+    "audit {}/model --layers 2-1": ("--layers", "'2-1'", "0-3"),
+    "audit {}/model --layers first": ("--layers", "'first'"),
+    "audit {}/model --merge-loss 1": ("--merge-loss", "got 1.0"),
+    "audit {}/model --merge-loss much": ("--merge-loss", "a number", "'much'"),
+    "audit {}/model --reach 0": ("--reach", "got 0"),
+    "audit {}/model --out {}/rows.txt": ("--out", "folder", "rows.txt"),
+    "audit {}/model --out /proc/there": ("--out", "can write", "/proc/there"),
+    "audit {}/model --dry-run": ("--dry-run", "`audit "),
+    "audit {}/bad-json": ("config.json", "JSON"),
+    "audit {}/bad-type": ("model_type", "'new'", "--mapping"),
+    "audit {}/bad-heads": ("num_attention_heads", "'four'"),
+    "audit {}/bad-shape": ("embed_tokens", "(any, 48)", "(64, 32)"),
+    "audit {}/bad-index": ("model.safetensors.index.json", "weight_map"),
+    "audit {}/bad-path": ("names of .safetensors beside it", "'../up.safetensors'"),
+    "audit {}/bad-shard": ("gone.safetensors", "exists"),
+    "audit {}/bad-header": ("model.safetensors", "header"),
+    "audit {}/pickled": ("pytorch_model.bin", "unpickled"),
     # stores
     "--store sqlite:///{} runs list": ("must be a file", "folder"),
     f"--store sqlite:///{{}} {CELL}": ("must be a file", "folder"),
@@ -229,6 +280,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     save_file(GOOD | {"embeddings": rows}, root / "no-edges.safetensors")
     save_file(GOOD | {"edges": edges}, root / "no-rows.safetensors")
     save_file(GOOD | {"edges": edges, "embeddings": rows}, root / "weights.safetensors")
+    (root / "far.csv").write_text("0,99\n1,2\n")
+    write_checkpoints(root)
     foreign = sqlite3.connect(root / "foreign.db")
     foreign.execute("CREATE TABLE cats (name TEXT)")
     foreign.close()
@@ -238,6 +291,27 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     newer.commit()
     newer.close()
     return root
+
+
+def write_checkpoints(root: Path) -> None:
+    """A good checkpoint, and some of which one thing is wrong."""
+    config, tensors = llama()
+    save(root / "model", config, tensors)
+    changes: dict[str, dict[str, Any]] = {"bad-type": {"model_type": "new"}, "bad-shape": {"hidden_size": 48}}
+    changes["bad-heads"] = {"num_attention_heads": "four"}
+    for name, change in changes.items():
+        save(root / name, config | change, tensors)
+    for name in ("bad-json", "bad-index", "bad-path", "bad-shard", "bad-header"):
+        save(root / name, config, tensors)
+    (root / "bad-json" / "config.json").write_text('{"model_type": ')
+    indices: dict[str, dict[str, str]] = {"bad-index": {}, "bad-path": {"a": "../up.safetensors"}}
+    indices["bad-shard"] = dict.fromkeys(tensors, "gone.safetensors")
+    for name, files in indices.items():
+        (root / name / "model.safetensors.index.json").write_text(json.dumps({"weight_map": files}))
+    (root / "bad-header" / "model.safetensors").write_bytes(b"\xff" * 64)
+    (root / "pickled").mkdir()
+    (root / "pickled" / "config.json").write_text(json.dumps(config))
+    (root / "pickled" / "pytorch_model.bin").write_bytes(b"\x80\x04N.")
 
 
 def check_line(ran: Ran, mentions: tuple[str, ...]) -> None:
@@ -283,8 +357,8 @@ def test_python_m_keyspan_is_the_same_command() -> None:
 
 def test_an_empty_command_line_names_the_verbs(folder: Path) -> None:
     for argv in ([], ["measure"], ["runs"], ["fit"], ["--json"], ["--json", "runs"], ["--quiet", "measure"], ["--dry-run"]):
-        known = {"measure": "relations", "runs": "list|show|export|records|import|remove", "fit": "law"}
-        verbs = known.get((argv or [""])[-1], "design|construct|certify")
+        known = {"measure": "relations", "runs": "list|show|export|records|import|merge|remove", "fit": "law"}
+        verbs = known.get((argv or [""])[-1], "design|construct|certify|audit")
         check_line(ask(*argv), ("A verb must follow", verbs, "but got none", "--help"))
     assert "Usage: keyspan" in ask("--json", "--help").out  # help that was asked for is no error
 
@@ -322,8 +396,10 @@ def test_weights_whose_scores_overflow(tmp_path: Path) -> None:
 
 def test_a_gpu_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    cell = "measure relations --items 8 --d-model 8 --heads 1 --key-budgets 1 --seeds 1 --steps 1 --jobs 1 --quiet"
+    cell = "measure relations --items 8 --d-model 8 --heads 1 --key-budgets 1 --seeds 1 --steps 1 --jobs 1"
     check_line(call(*cell.split(), "--device", "cuda"), ("--device cuda", "--device cpu"))
+    check_line(call(*cell.split(), "--arithmetic", "bf16"), ("--arithmetic bf16", "a CPU", "Use fp32"))
+    check_line(call(*cell.split(), "--arithmetic", "tf32", "--device", "cpu"), ("--arithmetic tf32", "a CPU"))
 
 
 def test_a_huge_d_model() -> None:

@@ -5,6 +5,7 @@ import pty
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ VERBS = [
     ("design",),
     ("construct",),
     ("certify",),
+    ("audit",),
     ("measure",),
     ("measure", "relations"),
     ("calibrate",),
@@ -194,10 +196,14 @@ def test_colours_on_a_terminal_unless_refused(no_colour: bool) -> None:
     env = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "TERM": "xterm-256color"}
     env |= {"NO_COLOR": "1"} if no_colour else {}
     ours, theirs = pty.openpty()
-    done = subprocess.run([*COMMAND, "--help"], stdout=theirs, stderr=subprocess.DEVNULL, env=env, check=False, timeout=60)
-    os.close(theirs)
-    shown = os.read(ours, 2**16).decode()
+    with subprocess.Popen([*COMMAND, "--help"], stdout=theirs, stderr=subprocess.DEVNULL, env=env) as done:
+        os.close(theirs)
+        parts = []
+        with suppress(OSError):  # a terminal hands out a few kilobytes at a time, and an error when the other side has gone
+            while part := os.read(ours, 2**16):
+                parts.append(part)
     os.close(ours)
+    shown = b"".join(parts).decode()
     colours = [code for code in ANSI.findall(shown) if re.search(r"\b(3[0-8]|9[0-7])(m|;)", code)]
     assert done.returncode == 0 and "calibrate" in shown and bool(colours) is not no_colour
 

@@ -365,3 +365,32 @@ def test_design_takes_the_same_graphs(tmp_path: Path, oracle: Oracle) -> None:
     assert told("design", *plain, "--graph", "regular", "--degree", "3")["edges"] == 384
     text = ask("design", *plain).out
     assert f"{default['heads']} heads x d_key {default['d_key']}" in text and "Alternatives" in text
+
+
+# --- what is shown, and types ---------------------------------------------------------------------------------------
+
+
+def test_a_part_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    cell = ("measure", "relations", "--items", "16", "--d-model", "16", "--heads", "1", "--key-budgets", "6", "--seeds", "1")
+    whole = told(*cell, "--jobs", "1", "--steps", "200")
+    contexts = told(*cell, "--jobs", "1", "--steps", "200", "--contexts", "8")
+    batches = told(*cell, "--jobs", "1", "--steps", "200", "--batches", "2")
+    assert [d["shown"] for d in (whole, contexts, batches)] == [None, {"contexts": 8}, {"batches": 2, "replay": False}]
+    (one,), (two,) = whole["probes"], batches["probes"]
+    assert {"learned", "retained", "forgotten"} <= set(two) and "learned" not in one and two["steps"] == 200
+    assert len({d["probes"][0]["run_id"] for d in (whole, contexts, batches)}) == 3
+    assert "shown        contexts 8; judged on all pairs" in ask(*cell, "--steps", "200", "--contexts", "8").out
+
+
+def test_types_and_a_file_of_weights_for_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    cell = ("measure", "relations", "--items", "12", "--d-model", "12", "--types", "2", "--heads", "2", "--key-budgets", "12")
+    data = told(*cell, "--seeds", "1", "--jobs", "1", "--steps", "400", "--weights", "kept")
+    assert data["sharing"] == "partitioned" and data["problem"]["types"] == 2 and data["law"] > 0
+    (probe,) = data["probes"]
+    each = [told("certify", path) for path in sorted(Path("kept").iterdir())]
+    assert [path.name for path in sorted(Path("kept").iterdir())] == [f"{probe['run_id']}-{t}.safetensors" for t in range(2)]
+    assert sum(one["f1"] for one in each) / 2 == pytest.approx(probe["f1"]) and all(one["edges"] == 12 for one in each)
+    ran = ask(*cell, "--seeds", "1", "--steps", "400")
+    assert "2 types, heads partitioned" in " ".join(ran.out.split())

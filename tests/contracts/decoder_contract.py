@@ -22,7 +22,6 @@ from keyspan.lab import recipes
 from keyspan.lab.recipes import Recipe
 from keyspan.problems import NoContents
 from keyspan.problems.sequences import Sequences
-from keyspan.problems.showing import Draws
 from keyspan.seeds import Stream
 from keyspan.specs import Run
 
@@ -112,8 +111,7 @@ class DecoderContract:
 
     def shown(self, bucket: DecoderBucket, batch: DecoderBatch, member: int) -> NDArray[np.int64]:
         """What a member sees, without padding."""
-        assert isinstance(bucket.feed, Draws)
-        shown: NDArray[np.int64] = batch.tokens[member, : bucket.feed.batch, : bucket.problem.length].cpu().numpy()
+        shown: NDArray[np.int64] = batch.tokens[member, : bucket.shown, : bucket.problem.length].cpu().numpy()
         return shown
 
     @pytest.mark.parametrize("decoder", VARIANTS, ids=named)

@@ -8,16 +8,20 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.contracts.leases_contract import LeasesContract
 from tests.contracts.store_contract import MakeStore, StoreContract, a_record, finish, start
 
 from keyspan.errors import StoreError
-from keyspan.evidence import sqlite, tables
+from keyspan.evidence import migrations, sqlite
 from keyspan.evidence.store import Store, open_store
+from keyspan.evidence.tables import seal
 
 
 class Maker:
@@ -36,13 +40,21 @@ class Maker:
         return store
 
 
-class TestSqliteStore(StoreContract):
+class InFiles:
+    """Stores are files in a folder whose name need not be Unicode."""
+
     @pytest.fixture
     def make_store(self, tmp_path: Path) -> Iterator[MakeStore]:
-        maker = Maker(tmp_path / f"stores of % ünd #1 {os.fsdecode(bytes([255]))}")  # a name need not be Unicode
+        maker = Maker(tmp_path / f"stores of % ünd #1 {os.fsdecode(bytes([255]))}")
         yield maker
         for store in maker.opened:
             store.close()
+
+
+class TestSqliteStore(InFiles, StoreContract): ...
+
+
+class TestSqliteLeases(InFiles, LeasesContract): ...
 
 
 @pytest.fixture
@@ -201,11 +213,62 @@ def test_a_damaged_page(path: Path, read_only: bool) -> None:
     one_line(opens(path, read_only=read_only), "must be whole", "malformed")
 
 
+def look(path: Path) -> object:
+    """Everything that a reader can be told about the three records."""
+    with open_store(f"sqlite:///{path}", read_only=True) as store:
+        known = store.get_many(a_record(i).run_id for i in range(3))
+        return [r.to_line() for r in store.records(copies=True)], known, store.count(), store.count(copies=True)
+
+
+@settings(max_examples=20)
+@given(data=st.data())
+def test_a_flipped_bit_is_harmless_or_refused(data: st.DataObject) -> None:
+    """Wherever it is: never fewer records than there are, never another number."""
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / "store.db"
+        with open_store(f"sqlite:///{path}") as store:
+            store.put_all(a_record(i) for i in range(3))
+        whole, before = bytearray(path.read_bytes()), look(path)
+        for _ in range(5):
+            at = data.draw(st.integers(0, len(whole) - 1))
+            bad = bytearray(whole)
+            bad[at] ^= 1 << data.draw(st.integers(0, 7))
+            path.write_bytes(bad)
+            with suppress(StoreError):
+                assert look(path) == before
+
+
+@pytest.mark.parametrize("column", ["problem_id", "kind", "status", "content", "body", "copy"])
+def test_a_row_that_changed_is_refused(path: Path, column: str) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        value = "copy + 1" if column == "copy" else f"replace({column}, substr({column}, -2), 'zz')"
+        connection.execute(f"UPDATE records SET {column} = {value} WHERE seq = 2")
+    one_line(lambda: look(path), "must hold readable records", "has changed since it was written")
+
+
+def test_an_index_that_lacks_a_row_is_refused(path: Path) -> None:
+    """SQLite would not find the row, and nobody would know."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        (name,) = connection.execute("SELECT name FROM sqlite_master WHERE tbl_name = 'records' AND type = 'index'").fetchone()
+        (sql,) = connection.execute("SELECT sql FROM sqlite_master WHERE name = 'records'").fetchone()
+        (root,) = connection.execute(f"SELECT rootpage FROM sqlite_master WHERE name = '{name}'").fetchone()
+        (size,) = connection.execute("PRAGMA page_size").fetchone()
+    assert sql
+    whole = bytearray(path.read_bytes())
+    start = (root - 1) * size
+    count = int.from_bytes(whole[start + 3 : start + 5], "big")
+    whole[start + 3 : start + 5] = (count - 1).to_bytes(2, "big")  # the last entry of the index's page is forgotten
+    path.write_bytes(whole)
+    one_line(lambda: look(path), "must be whole", "damaged")
+
+
 @both
 @pytest.mark.parametrize("body", ["{", "[1]", '{"schema":99}'])
 def test_a_body_that_is_no_record(path: Path, read_only: bool, body: str) -> None:
     with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("INSERT INTO records VALUES (99, 0, 'r99', 'p', 'k', 'measured', 'c', ?)", [body])
+        row = (0, "r99", "p", "k", "measured", "c", body)
+        connection.execute("INSERT INTO records VALUES (99, ?, ?, ?, ?, ?, ?, ?, ?)", [*row, seal(*row)])
     one_line(opens(path, read_only=read_only), "must hold readable records", repr(str(path)))
 
 
@@ -231,9 +294,12 @@ def test_a_missing_store(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------------------------------------------- migrations
 
 
+NOW = list(range(1, len(migrations.MIGRATIONS) + 1))
+
+
 def later(monkeypatch: pytest.MonkeyPatch, *more: Callable[[sa.Connection], None]) -> None:
     """Pretend that this keyspan is a later one, with more migrations."""
-    monkeypatch.setattr(tables, "MIGRATIONS", (*tables.MIGRATIONS, *more))
+    monkeypatch.setattr(migrations, "MIGRATIONS", (*migrations.MIGRATIONS, *more))
 
 
 def add_table(connection: sa.Connection) -> None:
@@ -253,26 +319,30 @@ def test_migrations_run_forward_in_order(path: Path, monkeypatch: pytest.MonkeyP
     before = path.stat().st_mtime_ns
     with open_store(f"sqlite:///{path}", read_only=True) as store:
         lines = [r.to_line() for r in store.records()]
-    assert versions(path) == [1]
+    assert versions(path) == NOW
     with monkeypatch.context() as patch:
         later(patch, add_table, add_row)
-        one_line(opens(path, read_only=True), "must have version 3,", "has 1", "Open it once for writing")
+        one_line(
+            opens(path, read_only=True), f"must have version {len(NOW) + 2},", f"has {len(NOW)}", "Open it once for writing"
+        )
         assert path.stat().st_mtime_ns == before
         with open_store(f"sqlite:///{path}") as store:
             assert [r.to_line() for r in store.records()] == lines
         with open_store(f"sqlite:///{path}"), open_store(f"sqlite:///{path}", read_only=True):
             pass
-        assert versions(path) == [1, 2, 3]
+        assert versions(path) == [*NOW, len(NOW) + 1, len(NOW) + 2]
         with closing(sqlite3.connect(path)) as connection:
             assert connection.execute("SELECT x FROM added").fetchall() == [(3,)]
     for read_only in (False, True):  # and now that keyspan is the old one again
-        one_line(opens(path, read_only=read_only), "must have version <= 1", "has 3", "Use a newer keyspan")
+        one_line(
+            opens(path, read_only=read_only), f"must have version <= {len(NOW)}", f"has {len(NOW) + 2}", "Use a newer keyspan"
+        )
 
 
 def test_a_new_store_is_made_at_the_latest_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     later(monkeypatch, add_table)
     opens(tmp_path / "new.db")()
-    assert versions(tmp_path / "new.db") == [1, 2]
+    assert versions(tmp_path / "new.db") == [*NOW, len(NOW) + 1]
 
 
 def test_a_migration_that_fails_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -283,7 +353,7 @@ def test_a_migration_that_fails_changes_nothing(path: Path, monkeypatch: pytest.
     with monkeypatch.context() as patch:
         later(patch, add_table, fails)
         one_line(opens(path), "nothing_of_this_name")
-    assert versions(path) == [1]
+    assert versions(path) == NOW
     opens(path)()
 
 
@@ -303,7 +373,7 @@ def test_many_migrate_at_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     for thread in threads:
         thread.join()
     assert errors == []
-    assert versions(path) == [1, 2, 3]
+    assert versions(path) == [*NOW, len(NOW) + 1, len(NOW) + 2]
 
 
 # ---------------------------------------------------------------------------------------------------- append-only, safe

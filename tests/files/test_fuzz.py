@@ -6,15 +6,21 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.advice.made import llama, save
 
+from keyspan.advice.audit import audit
+from keyspan.advice.audit_relations import read_relation
+from keyspan.advice.checkpoints.finding import plan
 from keyspan.errors import BadInput
 from keyspan.files import npy, safetensors
 from keyspan.files.arrays import read_array
+from keyspan.files.checkpoints import open_checkpoint
 from keyspan.files.contents import Contents
 from keyspan.files.graphs import read_graph
 from keyspan.files.tokens import read_tokens
@@ -133,3 +139,69 @@ def test_the_undamaged_file_is_read(tmp_path: Path, kind: str) -> None:
         assert read_array(f"{path}#embeddings").shape == (7, 5)
     else:
         read(path)
+
+
+# --- folders of checkpoints ----------------------------------------------------------------------------------------
+
+MAPPING = b"""
+[model]
+layers = "num_hidden_layers"
+heads = 2
+d_model = 8
+[query]
+weight = "model.layers.{layer}.self_attn.q_proj.weight"
+[key]
+weight = "model.layers.{layer}.self_attn.k_proj.weight"
+[embeddings]
+weight = "model.embed_tokens.weight"
+[rotary]
+width = 4
+"""
+SHARD = "model-00001-of-00002.safetensors"
+PARTS = ("config.json", "model.safetensors.index.json", SHARD, "mapping.toml", "pairs.csv", "tokenizer.json")
+
+
+def audited(folder: Path, part: str) -> None:
+    """Audit the folder, by its mapping where that is at stake, or read its pairs where these are."""
+    if part in ("pairs.csv", "tokenizer.json"):
+        opened = open_checkpoint(folder)
+        read_relation(opened, plan(opened), folder / "pairs.csv")
+    else:
+        audit(folder, mapping=folder / "mapping.toml" if part == "mapping.toml" else None)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small checkpoint in two shards, with a mapping, pairs of words and a vocabulary."""
+    sizes: dict[str, Any] = {"hidden_size": 8, "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 4}
+    sizes |= {"vocab_size": 12, "num_hidden_layers": 1}
+    rope = {"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 16}
+    folder = tmp_path_factory.mktemp("fuzz") / "model"
+    save(folder, *llama(rope_scaling=rope, **sizes), shards=2)
+    (folder / "mapping.toml").write_bytes(MAPPING)
+    (folder / "pairs.csv").write_text("a,b\nc,d\nb,c\n")
+    (folder / "tokenizer.json").write_text('{"model": {"vocab": {"a": 0, "b": 3, "c": 5, "d": 11}}, "added_tokens": []}')
+    return folder
+
+
+@pytest.mark.parametrize("part", PARTS)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_no_damage_to_a_checkpoint_raises_anything_but_bad_input(checkpoint: Path, part: str, data: st.DataObject) -> None:
+    path = checkpoint / part
+    whole = path.read_bytes()
+    try:
+        path.write_bytes(data.draw(st.one_of(damaged(whole), damaged(whole), st.binary(max_size=200))))
+        tracemalloc.start()
+        with suppress(BadInput):
+            audited(checkpoint, part)
+        _, peak = tracemalloc.get_traced_memory()
+        assert peak < 2 * ROOM
+    finally:
+        tracemalloc.stop()
+        path.write_bytes(whole)
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_the_undamaged_checkpoint_is_audited(checkpoint: Path, part: str) -> None:
+    audited(checkpoint, part)

@@ -74,11 +74,33 @@ def test_half_precision_is_exact(tmp_path: Path) -> None:
     assert safetensors.read_tensor(path, "n").shape == (0, 3)
 
 
-def test_eight_bits_are_listed_but_not_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
+def test_eight_bits_are_exact(tmp_path: Path, dtype: torch.dtype) -> None:
+    """All 256 of them, NaN and infinities too."""
     path = tmp_path / "file.safetensors"
-    save_torch({"w": torch.ones(3, 5).to(torch.float8_e4m3fn)}, path)
+    codes = torch.arange(256, dtype=torch.uint8).view(dtype)
+    save_torch({"w": codes}, path)
+    read = safetensors.read_tensor(path, "w")
+    assert read.dtype == np.float32 and np.array_equal(read, codes.float().numpy(), equal_nan=True)
+    assert np.array_equal(np.signbit(read), np.signbit(codes.float().numpy()) | (np.isnan(read) & np.signbit(read)))
+
+
+def test_scales_of_eight_bits_are_listed_but_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "file.safetensors"
+    save_torch({"w": torch.ones(3, 5).to(torch.float8_e8m0fnu)}, path)
     assert safetensors.read_header(path).tensors["w"].shape == (3, 5)
-    refused(lambda: safetensors.read_tensor(path, "w"), "'w'", "F8_E4M3")
+    refused(lambda: safetensors.read_tensor(path, "w"), "'w'", "F8_E8M0")
+
+
+@given(shape=hnp.array_shapes(min_dims=1, min_side=0), first=st.integers(-3, 12), count=st.integers(-3, 12))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_rows_are_a_slice(tmp_path: Path, shape: tuple[int, ...], first: int, count: int) -> None:
+    path = tmp_path / "file.safetensors"
+    whole = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    safetensors.write(path, {"a": whole, "b": np.ones(7)})
+    read = safetensors.read_tensor(path, "a", rows=(first, first + count))
+    assert np.array_equal(read, whole[max(0, first) : max(0, first + count)])
+    assert safetensors.read_tensor(path, "b", rows=(2, 4)).shape == (2,)
 
 
 def test_equal_content_gives_equal_aligned_bytes(tmp_path: Path) -> None:

@@ -153,6 +153,15 @@ GOLDEN = [
         weights="9e92c4d33a5ce72e23efecd6b21eda310c382aa3e469bb615dbb6285a63c3f8a",
     ),
     Golden(
+        adler(61, 17, rows=embeddings.clustered(5, 0.75)),
+        Channel(heads=3, d_key=4),
+        problem_id="p06bd66765bee260e5671607a",
+        run_id="ra77723cf8c59cdf4fc50ae61",
+        instance="ecd44c6e70697946223f4bb3d67beb7f27022620443825e1d2034737dae3eef7",
+        weights="42ddde7ac7bbe164a07444326604be9dfc8afe2254cf52e001bf8eaf7442043d",
+        replicate=1,
+    ),
+    Golden(
         Dichotomies(dimension=16, examples=32),
         LinearUnit(),
         problem_id="pbe6475acdbe324d87ee7b832",

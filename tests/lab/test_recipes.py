@@ -10,7 +10,7 @@ import pytest
 
 from keyspan.errors import BadInput
 from keyspan.lab import recipes
-from keyspan.lab.recipes import Adam, Lbfgs, Muon, Recipe
+from keyspan.lab.recipes import SHAPES, Adam, Lbfgs, Muon, Recipe
 from keyspan.problems.relations import Relations
 from keyspan.specs import Channel, Run, Spec, Stopping, decode
 
@@ -20,6 +20,8 @@ RECIPES = [
     recipes.separator(),
     Recipe(name="all", revision=2, loss="bce", phases=tuple(PHASES)),
     recipes.hinge(),
+    recipes.solver(),
+    recipes.solver_fixed(),
 ]
 
 
@@ -36,13 +38,17 @@ def changed(value: Any) -> Any:
         return value + 1
     if isinstance(value, float):
         return value * 0.5 if value else 0.25
+    if value in SHAPES:
+        return SHAPES[1 - SHAPES.index(value)]
     if isinstance(value, str):
         return value + "x"
     return (*value[:-1], Adam(steps=3, peak=0.25))
 
 
 def variants(spec: Any) -> list[Any]:
-    return [replace(spec, **{f.name: changed(getattr(spec, f.name))}) for f in fields(spec)]
+    """The spec with each field changed; what does not apply (None) stays, and is changed in tests of its own."""
+    given = {f.name: getattr(spec, f.name) for f in fields(spec)}
+    return [replace(spec, **{name: changed(value)}) for name, value in given.items() if value is not None]
 
 
 def test_the_gradient_recipe_is_the_one_that_was_settled() -> None:
@@ -67,11 +73,41 @@ def test_the_hinge_recipe_is_the_one_of_the_study() -> None:
     assert not recipe.certify and recipes.hinge(steps=17).steps == 17
 
 
+def test_the_solvers_are_those_of_the_documents() -> None:
+    """docs/solver.md: first momentum, then L-BFGS; and L-BFGS alone where every edge has its owner."""
+    recipe = recipes.solver()
+    explore, close = recipe.phases
+    assert isinstance(explore, Adam) and isinstance(close, Lbfgs)
+    assert (explore.steps, explore.peak, explore.beta1, explore.beta2) == (400, 0.3, 0.99, 0.95)
+    assert (close.steps, close.memory, close.patience, close.progress) == (600, 20, 100, 0.03)
+    assert (recipe.name, recipe.loss, recipe.bias) == ("solver", "squared-hinge", -3.0)
+    fixed = recipes.solver_fixed()
+    (only,) = fixed.phases
+    assert isinstance(only, Lbfgs) and (only.steps, only.memory, only.patience) == (1000, 20, 100)
+    assert (fixed.name, fixed.loss) == ("solver-fixed", "owned-hinge")
+    for steps in (2, 3, 500, 1000, 1001):
+        assert recipes.solver(steps=steps).steps == recipes.solver_fixed(steps=steps).steps == steps
+
+
+def test_patience_leaves_no_trace_where_there_is_none() -> None:
+    assert not {"patience", "progress"} & set(Lbfgs(steps=5).to_json())
+    assert Lbfgs(steps=5, patience=3).to_json()["patience"] == 3
+
+
 def test_the_first_draw_leaves_no_trace() -> None:
     """Ids from before there were draws stay."""
     assert "draw" not in recipes.gradient().to_json() and replace(recipes.gradient(), draw=2).to_json()["draw"] == 2
     with pytest.raises(BadInput, match="draw >= 0"):
         replace(recipes.gradient(), draw=-1)
+
+
+def test_what_labels_added_leaves_no_trace_and_counts() -> None:
+    """Minibatches, epochs and other shapes of the rate: absent at their old values, another run at any other."""
+    plain = recipes.gradient()
+    added = {"batch", "start", "end", "rise", "fall", "epochs"}
+    assert not added & set(plain.to_json()) and not added & set(plain.phases[0].to_json())
+    others = [replace(plain, batch=256), replace(plain, phases=(Adam(steps=2000, peak=0.06, epochs=5),))]
+    assert len({run_id(r) for r in (plain, *others)}) == 3
 
 
 def test_the_separator_proves_its_failures() -> None:
@@ -130,6 +166,8 @@ def test_any_stopping_field_changed_is_another_run() -> None:
         (Muon, {"steps": 5, "peak": 0.1, "iterations": 0}, ("iterations", "0")),
         (Lbfgs, {"steps": 0}, ("`steps >= 1`", "0")),
         (Lbfgs, {"steps": 5, "memory": 0}, ("`memory >= 1`", "0")),
+        (Lbfgs, {"steps": 5, "patience": -1}, ("`patience >= 0`", "-1")),
+        (Lbfgs, {"steps": 5, "progress": 1.0}, ("`0 <= progress < 1`", "1.0")),
         (Stopping, {"check_every": 0}, ("`check_every >= 1`", "0")),
         (Stopping, {"slack": -1e-3}, ("`slack >= 0`", "-0.001")),
     ],

@@ -13,15 +13,15 @@ from tests.lab.test_fleet import assert_company_does_not_matter, in_pieces, trai
 from keyspan.decoders import Decoder
 from keyspan.lab import recipes
 from keyspan.lab.recipes import Recipe
-from keyspan.problems.showing import Ride
+from keyspan.problems.shown import Ride
 
 SIZES = [(7, 11, 5), (8, 16, 32), (15, 13, 9), (3, 5, 2)]
 
 
 def riding(steps: int, batch: int = 5, start: int = 3, theta: float = 0.2) -> Recipe:
     base = recipes.saturated(20, steps, batch=batch)
-    assert isinstance(base.feed, Ride)
-    return replace(base, feed=replace(base.feed, start=start, theta=theta))
+    assert isinstance(base.show, Ride)
+    return replace(base, show=replace(base.show, start=start, theta=theta))
 
 
 @pytest.mark.parametrize("length, vocabulary, batch", SIZES)

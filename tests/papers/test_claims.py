@@ -13,6 +13,8 @@ from tests.papers.made import cell, curves, found
 from keyspan.papers import adler_statistics as stats
 from keyspan.papers import claims
 from keyspan.papers.adler import figures, paper
+from keyspan.papers.adler_checks import CHECKS
+from keyspan.papers.adler_intervals import INTERVALS
 from keyspan.papers.measured import Measured
 from keyspan.theory.bounds import law
 
@@ -20,11 +22,14 @@ GOOD = """
 [[claims]]
 id = "a"
 paper = "adler"
+source = "claim 1"
 figures = ["fig3"]
 claim = "so it is"
 statistic = "law_r2"
 test = ">="
 threshold = 0.5
+interval = "over cells"
+power = "enough"
 expected = "holds"
 """
 
@@ -41,9 +46,12 @@ def test_the_claims_of_adler() -> None:
     assert len(loaded) >= 10 and claims.load(replace(paper(), name="nobody")) == ()
     names = set(figures())
     for claim in loaded:
-        assert set(claim.figures) <= names and claim.expected in ("holds", "fails") and claim.claim.endswith(".")
+        assert set(claim.figures) <= names
     assert {name for claim in loaded for name in claim.figures} >= {"fig1", "fig2", "fig3", "fig4", "fig5"}
-    assert {claim.statistic for claim in loaded} == set(stats.STATISTICS)  # none is idle
+    used = {claim.statistic for claim in loaded if claim.figures}
+    assert used == set(paper().statistics) == set(paper().intervals)  # none is idle
+    assert set(stats.STATISTICS) == set(INTERVALS)
+    assert {claim.statistic for claim in loaded if claim.theory} == set(CHECKS)
 
 
 @pytest.mark.parametrize(
@@ -56,6 +64,9 @@ def test_the_claims_of_adler() -> None:
         ("expected", "surprise", "surprise"),
         ("[[claims]]", "[[claims", "tables"),
         ('id = "a"\n', "", "id"),
+        ('power = "enough"\n', "", "power"),
+        ('figures = ["fig3"]\n', "", "none"),
+        ('figures = ["fig3"]\n', 'figures = ["fig3"]\ntheory = true\n', "figures and theory"),
     ],
 )
 def test_a_bad_file_is_refused(old: str, new: str, mentions: str) -> None:
@@ -109,6 +120,16 @@ def test_one_head_is_compared_where_items_exceed_the_width() -> None:
 
 
 # --- heads ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_line_against_the_diagonal() -> None:
+    """(64, 32) and (128, 64) lie between the lines: m > d, and yet P(m, 1) <= d^2."""
+    cells = [cell(64, 32, 9), cell(128, 64, 9), cell(128, 16, 64, 8), cell(64, 64, 4)]
+    assert [stats.above_line(c) for c in cells] == [False, False, True, False]
+    some = found("map", cells)
+    assert stats.line_gain(some) == pytest.approx(0.5) and judged(some)["adler-gardner-line"].holds is True
+    assert stats.line_gain(found("map", [replace(c, heads=2) for c in cells[:2]])) == -1
+    assert stats.line_gain(found("map", cells[:1])) is None
 
 
 def test_shares_of_cells() -> None:

@@ -12,7 +12,9 @@ from keyspan.errors import BadInput
 from keyspan.files.contents import Contents
 from keyspan.problems import NoContents, embeddings
 from keyspan.problems.embeddings import Embeddings, coherence
+from keyspan.problems.incoherence import leak_ratio
 from keyspan.problems.relations import Relations
+from keyspan.seeds import Stream
 
 
 def draw(spec: Embeddings, items: int, d_model: int, seed: int = 0) -> NDArray[np.float64]:
@@ -25,6 +27,7 @@ GENERATED = [
     (embeddings.gaussian(), 53, 17),
     (embeddings.sign(), 53, 17),
     (embeddings.sparse(5), 53, 17),
+    (embeddings.clustered(7, 0.6), 53, 17),
 ]
 RANDOM = GENERATED[1:]
 
@@ -51,6 +54,26 @@ def test_sign_rows_are_signs() -> None:
     rows = draw(embeddings.sign(), 101, 23)
     assert set(np.unique(rows).tolist()) == {-1 / math.sqrt(23), 1 / math.sqrt(23)}
     assert abs(np.sign(rows).mean()) < 0.1
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.3, 0.9])
+def test_clustered_rows_are_correlated_within_their_cluster(correlation: float) -> None:
+    """Cosines are `correlation` on average within a cluster and 0 between clusters; clusters have as many items or one more."""
+    items, clusters = 211, 7
+    gram = (rows := draw(embeddings.clustered(clusters, correlation), items, 101)) @ rows.T
+    same = np.array([np.asarray(g) for g in Stream("p0", "embeddings").permutation(items) % clusters])
+    inside = (same[:, None] == same) & ~np.eye(items, dtype=bool)
+    assert sorted(np.bincount(same)) == [30] * 6 + [31]
+    assert gram[inside].mean() == pytest.approx(correlation, abs=0.02)
+    assert abs(gram[same[:, None] != same].mean()) < 0.02
+
+
+def test_clusters_leak_more_than_independent_rows() -> None:
+    """What a block of items leaks onto its neighbours is what independence would give, and rho^2 of each neighbour more."""
+    leaks = [leak_ratio(draw(embeddings.clustered(32, rho), 256, 64)) for rho in (0.0, 0.5, 0.8)]
+    assert leaks[0] == pytest.approx(1, abs=0.1) and leaks[0] < leaks[1] < leaks[2]
+    expected = 1 + (256 / 32 - 1) * 0.8**2 * 64 / 255
+    assert leaks[2] == pytest.approx(expected, rel=0.25)
 
 
 @pytest.mark.parametrize("ones", [1, 2, 7, 19])
@@ -143,6 +166,10 @@ def test_a_file_that_is_not_at_hand_is_refused() -> None:
         ({"name": "gaussian", "ones": 3}, ("`ones` with sparse", "3")),
         ({"name": "sparse", "ones": 0}, ("`ones >= 1`", "0")),
         ({"name": "sparse", "ones": 1.5}, ("embeddings.ones", "1.5")),
+        ({"name": "clustered", "clusters": 3}, ("`clusters` and `correlation`", "None")),
+        ({"name": "gaussian", "correlation": 0.5}, ("clustered only", "0.5")),
+        ({"name": "clustered", "clusters": 0, "correlation": 0.5}, ("`clusters >= 1`", "0")),
+        ({"name": "clustered", "clusters": 3, "correlation": 1.0}, ("`0 <= correlation < 1`", "1.0")),
         ({"name": "file"}, ("`content`", "None")),
         ({"name": "sign", "content": "0" * 64}, ("`content`", "0" * 64)),
     ],
@@ -160,6 +187,7 @@ def test_embeddings_that_make_no_sense_are_refused(fields: dict[str, object], me
         (embeddings.sign(), 9, 3, ("2^d_model", "items=9, d_model=3")),
         (embeddings.sparse(4), 5, 3, ("ones <= d_model", "ones=4, d_model=3")),
         (embeddings.sparse(2), 4, 3, ("C(d_model, ones)", "items=4, places=3")),
+        (embeddings.clustered(5), 4, 3, ("clusters <= items", "clusters=5, items=4")),
     ],
 )
 def test_embeddings_that_cannot_be_told_apart_are_refused(

@@ -12,13 +12,19 @@ from typing import Any
 import pytest
 
 from keyspan import specs
+from keyspan.attention import shapes
+from keyspan.attention.shapes import Heads, Routed
 from keyspan.lab import recipes
 from keyspan.lab.recipes import Adam, Lbfgs, Muon, Recipe
-from keyspan.problems import dichotomies, embeddings, graphs, relations
+from keyspan.problems import dichotomies, embeddings, graphs, in_context, placed, relations, shown, typed
 from keyspan.problems.dichotomies import Dichotomies
 from keyspan.problems.embeddings import Embeddings
 from keyspan.problems.graphs import Graph
+from keyspan.problems.in_context import InContext
+from keyspan.problems.placed import Placed
 from keyspan.problems.relations import Relations
+from keyspan.problems.shown import Batches, Contexts
+from keyspan.problems.typed import TypedChannel, TypedRelations
 from keyspan.specs import Arm, Channel, LinearUnit, Question, Run, Spec, Stopping, canonical, decode, digest
 
 SHA, OTHER = "a" * 64, "b" * 64
@@ -29,6 +35,33 @@ RUN: dict[str, Any] = {"problem": Relations(items=7, d_model=5), "recipe": recip
 EXAMPLES: list[tuple[Spec, dict[str, Any]]] = [
     (Channel(heads=2, d_key=3), {"heads": 5, "d_key": 7}),
     (LinearUnit(), {}),
+    (
+        Heads(heads=4, d_key=4),
+        {
+            "heads": 5,
+            "d_key": 7,
+            "share": 2,
+            "latent": 3,
+            "rotary": 0.5,
+            "base": 100.0,
+            "window": 9,
+            "norm": True,
+            "cap": 30.0,
+            "keys": "int4",
+        },
+    ),
+    (
+        Routed(heads=4, d_key=4, d_value=2),
+        {"heads": 5, "d_key": 7, "d_value": 3, "hidden": 9, "sink": False, "temperature": 2.0},
+    ),
+    (
+        InContext(relations=Relations(items=7, d_model=5), length=4),
+        {"relations": Relations(items=8, d_model=5), "length": 6},
+    ),
+    (
+        Placed(relations=Relations(items=7, d_model=5), positions=3),
+        {"relations": Relations(items=8, d_model=5), "positions": 4},
+    ),
     (Stopping(), {"check_every": 49, "retire_exact": False, "slack": 0.002}),
     (ARM, {"heads": 1, "levels": (2, 4, 8), "low": 4, "high": 6}),
     (
@@ -78,7 +111,15 @@ EXAMPLES: list[tuple[Spec, dict[str, Any]]] = [
     (Graph(name="file", edges=3, content=SHA), {"edges": 5, "content": OTHER}),
     (Embeddings(), {"name": "sign"}),
     (Embeddings(name="sparse", ones=2), {"ones": 3}),
+    (Embeddings(name="clustered", clusters=2, correlation=0.5), {"clusters": 3, "correlation": 0.25}),
     (Embeddings(name="file", content=SHA), {"content": OTHER}),
+    (Contexts(items=5), {"items": 7}),
+    (Batches(count=2), {"count": 3, "replay": True}),
+    (
+        TypedRelations(items=7, d_model=5, types=2),
+        {"items": 11, "d_model": 13, "types": 3, "graph": Graph(loops=False), "embeddings": embeddings.sign()},
+    ),
+    (TypedChannel(heads=2, d_key=3), {"heads": 4, "d_key": 7, "sharing": "shared"}),
     (
         Adam(steps=5, peak=0.5),
         {"steps": 7, "peak": 0.25, "warmup": 0.5, "beta1": 0.5, "beta2": 0.5, "epsilon": 1e-4},
@@ -99,11 +140,12 @@ EXAMPLES: list[tuple[Spec, dict[str, Any]]] = [
             "bias": -1.0,
             "certify": True,
             "draw": 1,
+            "show": Contexts(items=3),
         },
     ),
 ]
 EACH = [pytest.param(spec, others, id=f"{spec.family}-{k}") for k, (spec, others) in enumerate(EXAMPLES)]
-MODULES = (specs, recipes, dichotomies, embeddings, graphs, relations)
+MODULES = (specs, recipes, shapes, in_context, dichotomies, embeddings, graphs, placed, relations, shown, typed)
 
 
 def identity(spec: Spec) -> str:

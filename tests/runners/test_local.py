@@ -166,6 +166,22 @@ def test_auto_hears_what_goes_wrong_with_its_first_worker(tmp_path: Path, monkey
         list(LocalRunner("auto").run([member()]))
 
 
+def test_a_gpu_s_arithmetic_is_refused_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before a worker is asked; where there may be a GPU, a worker knows."""
+    half = replace(member(), arithmetic="bf16")
+    for there, device, refused in [(False, "auto", True), (True, "cpu", True), (True, "auto", False), (True, "cuda", False)]:
+        monkeypatch.setattr(local, "_may_have_gpu", lambda there=there: there)
+        if refused:
+            with pytest.raises(BadInput, match="--arithmetic bf16"):
+                LocalRunner(device, 1).refuse([half])
+        else:
+            LocalRunner(device, 1).refuse([half])
+        LocalRunner(device, 1).refuse([member()])
+    monkeypatch.setattr(local, "_may_have_gpu", lambda: False)
+    with pytest.raises(BadInput, match="--device cuda"):
+        LocalRunner("cuda", 1).refuse([member()])
+
+
 def test_where_the_system_shows_no_gpu_nobody_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(local, "cores", lambda: 3)

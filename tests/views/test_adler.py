@@ -17,8 +17,10 @@ from keyspan.evidence.cells import read_cells
 from keyspan.papers.measured import Measured
 from keyspan.theory.bounds import gardner_load, heads_needed, law
 from keyspan.views import adler, drawings
-from keyspan.views.adler_draw import DRAWINGS
+from keyspan.views.adler_draw import DRAWINGS as EVERY
+from keyspan.views.beyond_draw import DRAWINGS as OTHERS
 
+DRAWINGS = {name: drawing for name, drawing in EVERY.items() if name not in OTHERS}
 LINES = {1: {8: 0.1, 16: 0.3}, 2: {8: 0.2, 16: 0.6, 32: 1.0}, 4: {16: 0.5, 32: 0.9, 64: 1.0}}
 CELLS = [
     cell(64, 64, 4),
@@ -143,7 +145,7 @@ def draw_figure(found: Measured, folder: Path, paper: str) -> list[Path]:
 @pytest.mark.parametrize("name", DRAWINGS)
 def test_every_figure_is_drawn(name: str, tmp_path: Path) -> None:
     files = draw_figure(measured(name), tmp_path / "new", "adler")
-    assert [path.name for path in files] == [f"adler-{name}.{kind}" for kind in ("svg", "png", "csv")]
+    assert [path.name for path in files] == [f"adler-{name}.{kind}" for kind in ("svg", "png", "csv", "pdf")]
     info = DRAWINGS[name].info(measured(name))
     assert info.alt_text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;") in files[0].read_text()
     with open(files[2], newline="") as handle:
@@ -153,13 +155,13 @@ def test_every_figure_is_drawn(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [name for name in DRAWINGS if name != "fig1"])
 def test_nothing_reached_is_drawn_too(name: str, tmp_path: Path) -> None:
     nothing = found(name, [cell(64, 8, None, target=t) for t in ((0.99, 1.0) if name == "targets" else (0.99,))])
-    assert len(draw_figure(nothing, tmp_path, "adler")) == 3
+    assert len(draw_figure(nothing, tmp_path, "adler")) == 4
 
 
 def test_a_failed_curve_is_drawn_too(tmp_path: Path) -> None:
     empty = found("fig1", lines=[curves(64, 16, LINES, seeds=0)])
     assert adler.curve_panels_info(empty).first(0) is None
-    assert len(draw_figure(empty, tmp_path, "adler")) == 3
+    assert len(draw_figure(empty, tmp_path, "adler")) == 4
 
 
 def test_the_table_can_be_fitted(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 from keyspan.errors import BadInput
+from keyspan.problems.relations import Relations
 from keyspan.views.figures import (
     COLOURS,
     MARKERS,
@@ -46,7 +48,7 @@ def result(**changes: Any) -> dict[str, Any]:
         for i, v in enumerate(values)
     ]
     data = {
-        "problem": {"graph": {"name": "permutation"}, "items": 32, "d_model": 8},
+        "problem": Relations(items=32, d_model=8).to_json(),
         "threshold": "own",
         "target": 0.99,
         "law": 13.86,
@@ -120,8 +122,8 @@ def test_the_interval_of_many_seeds_is_students(n: int) -> None:
 
 def test_the_figure_in_words() -> None:
     assert threshold_curves_info(result()).alt_text == (
-        "F1 against total key dimension for 1, 2, 4 heads; permutation on 32 items, d_model 8. The law is at 13.9. "
-        "The smallest budget that meets 0.99 is 16."
+        "F1 against total key dimension for 1, 2, 4 heads; permutation on 32 items, d_model 8. The law is at 13.9, the "
+        "proven lower bound at 0.8. Explicit weights are certain at 32. The smallest budget that meets 0.99 is 16."
     )
     none = threshold_curves_info(result(key_budget={"estimate": None, "low": None, "high": None}))
     assert none.alt_text.endswith("None does.")
@@ -141,7 +143,7 @@ def test_a_result_without_a_number() -> None:
 def test_the_csv_is_the_data(tmp_path: Path) -> None:
     info = threshold_curves_info(result())
     written = save(info, draw_threshold_curves, tmp_path / "new" / "fig.png")
-    assert [path.name for path in written] == ["fig.svg", "fig.png", "fig.csv"]
+    assert [path.name for path in written] == ["fig.svg", "fig.png", "fig.csv", "fig.pdf"]
     assert sorted(tmp_path.joinpath("new").iterdir()) == sorted(written)
     with open(written[2], newline="") as handle:
         rows = list(csv.DictReader(handle))
@@ -156,8 +158,11 @@ def test_the_csv_is_the_data(tmp_path: Path) -> None:
 
 def test_the_alternative_text_is_in_the_files(tmp_path: Path) -> None:
     info = threshold_curves_info(result())
-    svg, png, _ = save(info, draw_threshold_curves, tmp_path / "fig")
+    svg, png, _, pdf = save(info, draw_threshold_curves, tmp_path / "fig")
     assert info.alt_text in svg.read_text() and info.alt_text.encode() in png.read_bytes()
+    root = ElementTree.fromstring(svg.read_text())
+    assert root.get("role") == "img" and root.get("aria-label") == info.alt_text
+    assert f"({info.alt_text})".encode() in pdf.read_bytes()
 
 
 DRAW = """
@@ -175,7 +180,7 @@ def test_the_bytes_are_the_same_in_two_runs(tmp_path: Path) -> None:
     save(threshold_curves_info(result()), draw_threshold_curves, tmp_path / "a")
     env = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "PYTHONHASHSEED": "7", "TZ": "Asia/Tokyo"}
     subprocess.run([sys.executable, "-c", DRAW, tmp_path / "b"], env=env, cwd=ROOT, check=True, timeout=60)
-    for suffix in (".svg", ".png", ".csv"):
+    for suffix in (".svg", ".png", ".csv", ".pdf"):
         assert (tmp_path / f"a{suffix}").read_bytes() == (tmp_path / f"b{suffix}").read_bytes(), suffix
     assert not re.search(r"20\d\d-\d\d-\d\d", (tmp_path / "a.svg").read_text())
 
@@ -239,7 +244,10 @@ def test_the_line_of_a_number_of_heads() -> None:
 
 def test_theory_is_dashed_and_named() -> None:
     axes = drawn(threshold_curves_info(result()))
-    assert labels(axes) == {"1 head", "2 heads", "4 heads", r"law $m'\ln m'/d$", "$D_K^*$ = 16"}
+    named = {"1 head", "2 heads", "4 heads", "law m′ ln m′ / d", "lower bound, proven", "$D_K^*$ = 16"}
+    assert labels(axes) == named
+    (bound,) = (line for line in axes.get_lines() if line.get_label() == "lower bound, proven")
+    assert bound.get_linestyle() == "--" and list(np.asarray(bound.get_xdata())) == [0.75, 0.75]
     (law,) = (line for line in axes.get_lines() if str(line.get_label()).startswith("law"))
     assert law.get_linestyle() == "--" and list(np.asarray(law.get_xdata())) == [13.86, 13.86]
     (span,) = axes.patches

@@ -15,6 +15,8 @@ from keyspan.files.graphs import read_graph
 from keyspan.files.paths import name_of, shown
 from keyspan.files.weights import read_weights
 from keyspan.lab.channels import MANY, certify_channel, scale
+from keyspan.lab.one_head import MOST_ITEMS, WIDEST, OneHead, applies
+from keyspan.lab.one_head import one_head as find_one_head
 from keyspan.lab.proof import Proof
 from keyspan.lab.quantize import Precision
 from keyspan.lab.quantize import precision as measure_precision
@@ -32,7 +34,7 @@ class Certificate:
 
     context_robust: exact on all items means exact in every context (Adler 2025, lemma 4.1)    proof: of what is exact, or is
     not    scale: the largest that a score could be    softmax: what the proven gap guarantees in contexts of a given length
-    precision: fewest bits, formats
+    precision: fewest bits, formats    one_head: whether any single head, however wide, holds the graph
     """
 
     verdict: Verdict
@@ -44,6 +46,7 @@ class Certificate:
     scale: float
     softmax: SoftmaxGuarantee | None = None
     precision: Precision | None = None
+    one_head: OneHead | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON of `keyspan certify`."""
@@ -70,6 +73,7 @@ class Certificate:
             "edges": self.edges,
             "proof": self.proof.to_json(),
             "softmax": None if self.softmax is None else self.softmax.to_json(),
+            "one_head": None if self.one_head is None else self.one_head.to_json(),
             **{name: getattr(self.precision, name, None) for name in PRECISION},
         }
 
@@ -82,13 +86,15 @@ def certify(
     context: int | None = None,
     eps: float = 0.01,
     precision: bool = False,
+    one_head: bool = False,
     device: str = "cpu",
 ) -> Certificate:
     """Judge a weights file, and prove what can be proven.
 
     graph, embeddings: files that replace what the weights file holds or lacks    context, eps: keys in a context, and the
     share of attention that may go astray: asks for the inverse temperatures that guarantee it    precision: ask how few
-    bits a weight may have    device: cpu, cuda, or auto: where many items are proven (the numbers are float64 anywhere)
+    bits a weight may have    one_head: ask whether any single head could hold the graph    device: cpu, cuda, or auto:
+    where many items are proven (the numbers are float64 anywhere)
     """
     for name, value in (("weights", weights), ("graph", graph), ("embeddings", embeddings)):
         if not isinstance(value, str | PathLike) and (value is not None or name == "weights"):
@@ -124,7 +130,15 @@ def certify(
         scale=scale(instance, w.w_query, w.w_key),
         softmax=None if context is None else _guarantee(proof, context, eps, w.heads),
         precision=measure_precision(instance, w.w_query, w.w_key) if precision else None,
+        one_head=_single(instance) if one_head else None,
     )
+
+
+def _single(instance: RelationInstance) -> OneHead:
+    items, d_model = instance.embeddings.shape
+    limits = f"d_model <= {WIDEST} and items <= {MOST_ITEMS} for `--one-head`, and a non-edge"
+    require(applies(instance), limits, f"d_model={d_model}, items={items}, edges={len(instance.edges)}", "Leave it out.")
+    return find_one_head(instance)
 
 
 def _device(asked: str, items: int) -> str:

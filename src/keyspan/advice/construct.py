@@ -12,7 +12,7 @@ import keyspan
 from keyspan.errors import BadInput, KeyspanError, require
 from keyspan.evidence.record import head
 from keyspan.evidence.store import open_store
-from keyspan.files.paths import shown
+from keyspan.files.paths import check_writable, shown
 from keyspan.files.weights import ChannelWeights, write_weights
 from keyspan.problems.relations import Relations
 from keyspan.runners.construct import Constructed, carry_out, run_of
@@ -99,6 +99,8 @@ def construct(
         require(size is None or 1 <= size <= 2**24, f"`1 <= {flag} <= 16777216`", size, "Try 8.")
     _check_out(out)
     lab = lab_or_default(lab)
+    if lab.folder is not None:
+        check_writable(lab.folder, "--store")  # before minutes of building, not after
     (replicate,) = replicates(1, seed)
     run = run_of(problem, replicate, plan("trivial"), problem.edges, 1)  # any plan: the instance knows none of it
     instance = problem.instance(run.problem_id, lab.contents)

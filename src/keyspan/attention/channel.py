@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from keyspan.attention.instrument import ALIGN, Arrays, Params, Static, dtype_of, next_power_of_two, round_up
 from keyspan.attention.losses import PAIR_LOSSES
@@ -50,21 +51,23 @@ class ChannelBucket(Static):
     """
 
     def __init__(self, runs: Sequence[Run], loss: str, init_scale: float, bias: float, device: torch.device) -> None:
-        problem = runs[0].problem
-        if not isinstance(problem, Relations):
-            raise BadInput(f"A channel must be given relations, but got {problem.family}. Use another instrument.")
+        problem = self._relations(runs[0])
         if loss not in LOSSES:
             raise BadInput(f"A channel's loss must be one of {'|'.join(LOSSES)}, but got {loss!r}. Change the recipe.")
         channels = [self._channel(r) for r in runs]
         self.heads = next_power_of_two(channels[0].heads)
         self.d_key = next_power_of_two(channels[0].d_key)
-        self.d_model, self.true_items, self.edges = problem.d_model, problem.items, problem.edges
-        self.items, self.width = round_up(problem.items, ALIGN), round_up(problem.d_model, ALIGN)
+        self.d_model, self.width = problem.d_model, round_up(problem.d_model, ALIGN)
         self.dtype = self._dtype(runs[0].arithmetic, device)
         self.device, self.init_scale, self.bias = device, init_scale, bias
         self.pair_loss = PAIR_LOSSES[loss]
+        self._look_at(problem.items, problem.edges)
+
+    def _look_at(self, items: int, edges: float, spare: int = 0) -> None:
+        """Tiles for so many items; the loss is divided by `edges`. spare: padded items that there must be at least"""
+        self.true_items, self.edges, self.items = items, edges, round_up(items + spare, ALIGN)
         row = self.heads * self.items * self.dtype.itemsize
-        budget = TILE_BYTES[device.type]
+        budget = TILE_BYTES[self.device.type]
         self.rows = min(self.items, max(ALIGN, budget // row // ALIGN * ALIGN))  # fixed by the member's own shape
         self.block = max(1, budget // (row * self.items)) if self.rows == self.items else 1
 
@@ -72,6 +75,13 @@ class ChannelBucket(Static):
     def _dtype(arithmetic: str, device: torch.device) -> torch.dtype:
         """The type that weights are kept in."""
         return dtype_of(arithmetic, device)
+
+    @staticmethod
+    def _relations(run: Run) -> Relations:
+        """What is to be held."""
+        if not isinstance(run.problem, Relations):
+            raise BadInput(f"A channel must be given relations, but got {run.problem.family}. Use another instrument.")
+        return run.problem
 
     @staticmethod
     def _channel(run: Run) -> Channel:
@@ -149,7 +159,21 @@ class ChannelBucket(Static):
         value: (members,)    gradients: as the parameters
         """
         members = len(batch.x)
-        q, k = self._project(params["w_query"], batch), self._project(params["w_key"], batch)
+        q, k = self._sides(params, batch)
+        loss, dq, dk, dbias = self._slopes(params, batch, q, k, value)
+        shape = params["w_query"].shape
+        grads = {
+            "w_query": torch.bmm(dq.view(members, -1, self.items), batch.x).view(shape),
+            "w_key": torch.bmm(dk.view(members, -1, self.items), batch.x).view(shape),
+            "bias": dbias,
+        }
+        return loss, grads
+
+    def _slopes(
+        self, params: Params, batch: ChannelBatch, q: torch.Tensor, k: torch.Tensor, value: bool
+    ) -> tuple[torch.Tensor | None, torch.Tensor, torch.Tensor, torch.Tensor]:
+        """From queries and keys, (members * heads, d_key, items), to the loss and the slopes of queries, keys and bias."""
+        members = len(batch.x)
         dq, dk = torch.empty_like(q), (torch.empty_like if self.rows == self.items else torch.zeros_like)(k)
         scratch = q.new_empty(min(self.block, members) * self.heads, self.rows, self.items)
         dbias = torch.zeros_like(params["bias"])
@@ -158,13 +182,11 @@ class ChannelBucket(Static):
             here = slice(first, min(first + self.block, members))
             for top in range(0, self.items, self.rows):
                 self._tile(params, batch, q, k, here, top, dq, dk, dbias, loss if value else None, scratch)
-        shape = params["w_query"].shape
-        grads = {
-            "w_query": torch.bmm(dq.view(members, -1, self.items), batch.x).view(shape),
-            "w_key": torch.bmm(dk.view(members, -1, self.items), batch.x).view(shape),
-            "bias": dbias,
-        }
-        return (loss if value else None), grads
+        return (loss if value else None), dq, dk, dbias
+
+    def _sides(self, params: Params, batch: ChannelBatch) -> tuple[torch.Tensor, torch.Tensor]:
+        """Queries and keys of all items. returns: (members * heads, d_key, items) twice"""
+        return self._project(params["w_query"], batch), self._project(params["w_key"], batch)
 
     def _project(self, w: torch.Tensor, batch: ChannelBatch) -> torch.Tensor:
         """Queries or keys of all items. w: (members, heads, d_key, d_model)    returns: (members * heads, d_key, items)"""
@@ -180,13 +202,21 @@ class ChannelBucket(Static):
         scratch: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Rows top.. of every head's scores and their maximum. returns: (block * heads, rows, items), (block, rows, items)"""
+        s = self._by_head(batch, q, k, here, top, scratch)
+        by_head = s.view(-1, self.heads, *s.shape[1:])
+        return s, by_head.amax(1) if self.heads > 1 else by_head[:, 0]
+
+    def _by_head(
+        self, batch: ChannelBatch, q: torch.Tensor, k: torch.Tensor, here: slice, top: int, scratch: torch.Tensor | None
+    ) -> torch.Tensor:
+        """Rows top.. of every head's scores, -inf at padded heads. returns: (block * heads, rows, items)"""
         qs, ks = self._slots(q, here, top), self._slots(k, here)
         out = None if scratch is None else scratch[: len(qs), : qs.shape[2]]
         s = torch.bmm(qs.transpose(1, 2), ks, out=out)
-        by_head = s.view(-1, self.heads, *s.shape[1:])
         if batch.closed is not None:
+            by_head = s.view(-1, self.heads, *s.shape[1:])
             by_head += batch.closed[here, :, None, None]
-        return s, by_head.amax(1) if self.heads > 1 else by_head[:, 0]
+        return s
 
     def _slots(self, t: torch.Tensor, here: slice, top: int | None = None) -> torch.Tensor:
         """Some members' heads, and of those the items of a tile. t: (members * heads, d_key, items)"""
@@ -218,18 +248,25 @@ class ChannelBucket(Static):
         """One tile of rows, of one block of members: its share of the loss and of the gradients."""
         s, best = self._scores(batch, q, k, here, top, scratch)
         rows = best.shape[1]
-        z = best + params["bias"][here, :1, None]
+        z = self._level(best) + params["bias"][here, :1, None]
         edges = self._edges(batch, here, top, rows)
         if loss is not None:
-            loss[here] += self._loss(z, edges, top)
-        g = self._drop_padding(self.pair_loss.slope(z, edges).mul_(1.0 / self.edges), top)
+            loss[here] += self._loss(z, edges, batch, here, top)
+        g = self._drop_padding(self._scale_pairs(self.pair_loss.slope(z, edges), batch, here, top), top)
         dbias[here, 0] += g.sum(-1).sum(-1)
+        g = self._pulled(g, best)
         by_head = s.view(-1, self.heads, rows, self.items)
         if self.heads > 1:  # route: a pair's gradient goes to the head that attains its maximum
             torch.eq(by_head, best.unsqueeze(1), out=by_head)
             by_head *= g.unsqueeze(1)
         else:
             by_head.copy_(g.unsqueeze(1))
+        self._pull(s, q, k, here, top, dq, dk)
+
+    def _pull(
+        self, s: torch.Tensor, q: torch.Tensor, k: torch.Tensor, here: slice, top: int, dq: torch.Tensor, dk: torch.Tensor
+    ) -> None:
+        """Gradients of a tile's scores -> of queries and keys. s: (block * heads, rows, items)"""
         qs, ks = self._slots(q, here, top), self._slots(k, here)
         dqs, dks = self._slots(dq, here, top), self._slots(dk, here)
         if self.rows == self.items:
@@ -239,6 +276,14 @@ class ChannelBucket(Static):
             dqs.copy_(torch.bmm(ks, s.transpose(1, 2)))
             dks += torch.bmm(qs, s)
 
+    def _level(self, best: torch.Tensor) -> torch.Tensor:
+        """What of the largest score is compared with the threshold: all of it."""
+        return best
+
+    def _pulled(self, g: torch.Tensor, best: torch.Tensor) -> torch.Tensor:
+        """From the slope of `_level(best)` to that of `best`."""
+        return g
+
     def _drop_padding(self, t: torch.Tensor, top: int, fill: float = 0.0) -> torch.Tensor:
         """Pairs with a padded item count for nothing. t: (block, rows, items)"""
         if self.items > self.true_items:
@@ -247,7 +292,11 @@ class ChannelBucket(Static):
                 t[:, max(0, self.true_items - top) :] = fill
         return t
 
-    def _loss(self, z: torch.Tensor, edges: torch.Tensor, top: int) -> torch.Tensor:
+    def _scale_pairs(self, t: torch.Tensor, batch: ChannelBatch, here: slice, top: int) -> torch.Tensor:
+        """What each pair counts in the loss: 1/m'. t: (block, rows, items), in place"""
+        return t.mul_(1.0 / self.edges)
+
+    def _loss(self, z: torch.Tensor, edges: torch.Tensor, batch: ChannelBatch, here: slice, top: int) -> torch.Tensor:
         """`other(z)` over all pairs, plus what the edges turn it into, over m'. returns: (block,)"""
         each = self._drop_padding(self.pair_loss.others(z), top)
         return (each.sum(-1).sum(-1) + self.pair_loss.turn(z.flatten(1).gather(1, edges)).sum(-1)) / self.edges
@@ -257,27 +306,32 @@ class ChannelBucket(Static):
     def clear(self, params: Params, batch: ChannelBatch, slack: float) -> torch.Tensor:
         """Whether every edge scores above its threshold and every non-edge below, by `slack`. returns: (members,), bool"""
         members = len(batch.x)
-        q, k = self._project(params["w_query"], batch), self._project(params["w_key"], batch)
+        q, k = self._sides(params, batch)
         ok = torch.ones(members, dtype=torch.bool, device=self.device)
         for first in range(0, members, self.block):
             here = slice(first, min(first + self.block, members))
             for top in range(0, self.items, self.rows):
                 _, best = self._scores(batch, q, k, here, top)
-                z = best + params["bias"][here, :1, None]
-                edges = self._edges(batch, here, top, best.shape[1])
-                flat = self._drop_padding(z, top, fill=-math.inf).flatten(1)
-                ok[here] &= (flat.gather(1, edges) > slack).all(1)
-                flat.scatter_(1, edges, -math.inf)
-                ok[here] &= flat.amax(1) < -slack
+                z = self._level(best) + params["bias"][here, :1, None]
+                ok[here] &= self._right(z, self._edges(batch, here, top, best.shape[1]), top, slack)
         return ok
+
+    def _right(self, z: torch.Tensor, edges: torch.Tensor, top: int, slack: float) -> torch.Tensor:
+        """Whether a tile's edges are above `slack` and its other pairs below `-slack`. returns: (block,), bool"""
+        flat = self._drop_padding(z, top, fill=-math.inf).flatten(1)
+        above = (flat.gather(1, edges) > slack).all(1)
+        flat.scatter_(1, edges, -math.inf)
+        return above & (flat.amax(1) < -slack)
 
     def compile(self, run: Run, steps: int) -> None:
         """PyTorch's own operations are compiled already."""
 
     def answers(self, params: Params, member: int, run: Run) -> Arrays:
         """One member's weights without padding. w_query, w_key: (heads, d_model, d_key)    bias: ()"""
-        c = self._channel(run)
-        out = {"bias": params["bias"][member, 0].double().cpu().numpy()}
+        return {"bias": params["bias"][member, 0].double().cpu().numpy(), **self._weights(params, member, run)}
+
+    def _weights(self, params: Params, member: int, run: Run) -> dict[str, NDArray[np.float64]]:
+        c, out = self._channel(run), {}
         for name in ("w_query", "w_key"):
             w = params[name][member, : c.heads, : c.d_key, : self.d_model].double().cpu().numpy()
             out[name] = np.ascontiguousarray(w.transpose(0, 2, 1))

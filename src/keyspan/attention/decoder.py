@@ -21,7 +21,7 @@ from keyspan.decoders import Decoder, Weight, layout
 from keyspan.errors import BadInput
 from keyspan.problems import Batch
 from keyspan.problems.sequences import Sequences
-from keyspan.problems.showing import Draws, Ride
+from keyspan.problems.shown import Ride
 from keyspan.seeds import Stream
 from keyspan.specs import Run
 
@@ -65,23 +65,25 @@ class DecoderBucket:
 
     def __init__(self, runs: Sequence[Run], loss: str, init_scale: float, bias: float, device: torch.device) -> None:
         run = runs[0]
-        problem, decoder, feed = run.problem, run.instrument, getattr(run.recipe, "feed", None)
+        problem, decoder = run.problem, run.instrument
+        shown, batch = getattr(run.recipe, "show", None), getattr(run.recipe, "batch", None)
         if not isinstance(problem, Sequences) or not isinstance(decoder, Decoder):
             raise BadInput(f"A decoder must be given sequences, but got {problem.family}. Use another instrument.")
         if loss not in LOSSES:
             raise BadInput(f"A decoder's loss must be one of {'|'.join(LOSSES)}, but got {loss!r}. Change the recipe.")
-        if not isinstance(feed, Draws | Ride):
-            raise BadInput("A decoder's recipe must say what members are shown, but got nothing. Give it a `feed`.")
-        self.problem, self.decoder, self.feed, self.init_scale, self.device = problem, decoder, feed, init_scale, device
+        if batch is None:
+            raise BadInput("A decoder's recipe must say how many sequences a step is shown, but got none. Give it a `batch`.")
+        self.problem, self.decoder, self.init_scale, self.device = problem, decoder, init_scale, device
+        self.riding, self.shown = shown if isinstance(shown, Ride) else None, int(batch)
         self.tf32 = run.arithmetic == "tf32" and device.type == "cuda"
         self.dtype = torch.float32 if self.tf32 else dtype_of(run.arithmetic, device)
         weights = layout(decoder, problem.vocabulary, problem.length)
         self.trained, self.frozen = (_Flat([w for w in weights if w.trained is t]) for t in (True, False))
-        self.tokens, self.batch = round_up(problem.length, TOKENS), round_up(feed.batch, SEQUENCES)
+        self.tokens, self.batch = round_up(problem.length, TOKENS), round_up(self.shown, SEQUENCES)
         self.tables = tables_of(decoder, self.tokens, self.dtype, device)
         counted = torch.zeros(self.batch, self.tokens, dtype=self.dtype)
         asked = problem.length - problem.prompt
-        counted[: feed.batch, problem.prompt - 1 : problem.length - 1] = 1.0 / (feed.batch * asked)
+        counted[: self.shown, problem.prompt - 1 : problem.length - 1] = 1.0 / (self.shown * asked)
         self.counted = counted.view(1, -1, 1).to(device)
 
     # ------------------------------------------------------------------------------------------- weights
@@ -148,16 +150,16 @@ class DecoderBucket:
     def memory(self, runs: Sequence[Run]) -> Params:
         """Where each member is in the order of its library, and how much of it is active."""
         counts = [run.problem.sequences for run in runs]  # type: ignore[attr-defined]
-        return library.memory(self.feed, counts, self.problem.places, self.device)
+        return library.memory(self.riding, counts, self.problem.places, self.device)
 
     def turn(self, batch: DecoderBatch, memory: Params, steps: Sequence[int]) -> None:
         """The next sequences of every member."""
-        library.show(batch.shelf, memory, batch.tokens[:, : self.feed.batch, : self.problem.length])
+        library.show(batch.shelf, memory, batch.tokens[:, : self.shown, : self.problem.length])
 
     def look(self, params: Params, batch: DecoderBatch, memory: Params, steps: Sequence[int]) -> None:
         """A ride's library grows, or sheds."""
-        if isinstance(self.feed, Ride):
-            library.ride(self.feed, memory, lambda: self._surprise(params, batch, memory), batch.shelf, steps)
+        if self.riding is not None:
+            library.ride(self.riding, memory, lambda: self._surprise(params, batch, memory), batch.shelf, steps)
 
     def kept(self, params: Params, memory: Params) -> Params:
         """The last weights, and what a ride has come to."""

@@ -1,4 +1,4 @@
-"""Libraries on the device: which sequences every member is shown at a step, and how a library grows (`problems.showing`).
+"""Libraries on the device: which sequences every member is shown at a step, and how a library grows (`problems.shown`).
 
 Sequences come in an order that is shuffled anew each time round. The order is an affine map: position p of round r shows the
 active sequence `(a_r p + c_r) mod active`, with a_r a prime larger than any library and c_r random, both from the member's
@@ -16,9 +16,9 @@ import torch
 from numpy.typing import NDArray
 
 from keyspan.attention.instrument import Params
-from keyspan.problems.showing import Draws, Ride
+from keyspan.problems.shown import Ride
 from keyspan.seeds import Stream
-from keyspan.specs import Run, Spec
+from keyspan.specs import Run
 
 Tensor = torch.Tensor
 ROUNDS = 1024  # shuffles that are drawn; then the first comes again
@@ -64,7 +64,7 @@ def shuffles(run: Run) -> NDArray[np.int64]:
     return np.stack([primes[stream.integers(len(primes), ROUNDS)], stream.integers(LARGEST, ROUNDS)], axis=1)
 
 
-def memory(feed: Spec, counts: Sequence[int], most: int, device: torch.device) -> Params:
+def memory(riding: Ride | None, counts: Sequence[int], most: int, device: torch.device) -> Params:
     """What members carry along. counts: sequences in each library    most: places in every one
 
     at, round: where they are in the order    active: how many sequences they are shown    rank: the library's sequences,
@@ -76,11 +76,10 @@ def memory(feed: Spec, counts: Sequence[int], most: int, device: torch.device) -
     def of(values: Sequence[int]) -> Tensor:
         return torch.tensor(list(values), dtype=torch.int64, device=device)
 
-    if isinstance(feed, Draws):
+    if riding is None:
         return {"at": of([0] * members), "round": of([0] * members), "active": of(counts)}
-    assert isinstance(feed, Ride)
     rank = torch.arange(most, device=device).repeat(members, 1)
-    start = [min(feed.start, count) for count in counts]
+    start = [min(riding.start, count) for count in counts]
     zeros = {name: of([0] * members) for name in ("at", "round", "grew", "looked")}
     return zeros | {"active": of(start), "rank": rank}
 
@@ -101,12 +100,12 @@ def show(shelf: Shelf, memory: Params, out: Tensor) -> None:
     memory["at"].copy_(after % memory["active"])
 
 
-def ride(feed: Ride, memory: Params, surprise: Callable[[], Tensor], shelf: Shelf, steps: Sequence[int]) -> None:
+def ride(riding: Ride, memory: Params, surprise: Callable[[], Tensor], shelf: Shelf, steps: Sequence[int]) -> None:
     """Grow or shed every member's active set, in place, by its own surprise.
 
     surprise: of every sequence, in the order of the rank, in nats. returns (members, at least the most active)
     """
-    if all(step >= feed.settle for step in steps):
+    if all(step >= riding.settle for step in steps):
         return
     each = surprise()
     for member, step in enumerate(steps):
@@ -116,16 +115,16 @@ def ride(feed: Ride, memory: Params, surprise: Callable[[], Tensor], shelf: Shel
         active, count = int(memory["active"][member]), int(shelf.count[member])
         own = each[member, :active]
         relative = float(own.double().mean() / shelf.entropy[member])
-        if step < feed.hold and relative <= feed.theta and active < count:
-            _set(memory, member, min(count, active + max(1, round(feed.growth * active))))
+        if step < riding.hold and relative <= riding.theta and active < count:
+            _set(memory, member, min(count, active + max(1, round(riding.growth * active))))
             memory["grew"][member] = step
-        elif feed.hold <= step < feed.settle:
-            left = (feed.steps - step) / (feed.steps - feed.hold)
-            line = (feed.theta * left + feed.floor) * float(shelf.entropy[member])
+        elif riding.hold <= step < riding.settle:
+            left = (riding.steps - step) / (riding.steps - riding.hold)
+            line = (riding.theta * left + riding.floor) * float(shelf.entropy[member])
             order = torch.argsort(own, stable=True)
             mean = own[order].double().cumsum(0) / torch.arange(1, active + 1, device=own.device)
             fits = int((mean <= line).sum())  # the means rise, so these are the first ones
-            stay = max(1, fits, active - max(1, round(feed.shed * active)))
+            stay = max(1, fits, active - max(1, round(riding.shed * active)))
             if stay < active:
                 memory["rank"][member, :active] = memory["rank"][member, :active][order]
                 _set(memory, member, stay)

@@ -14,7 +14,7 @@ from keyspan.specs import Channel, Run, Stopping
 
 BLOCK = 1_000_000  # seeds of one `--seed` do not meet those of another
 # Members in one fleet, by device: enough that a member more costs what a member costs. On a CPU, of every worker process.
-SCORES = {"cpu": 1 << 21, "cuda": 1 << 28}
+SCORES = {"cpu": 1 << 21, "cuda": 1 << 30}
 MOST = {"cpu": 32, "cuda": 2048}
 
 

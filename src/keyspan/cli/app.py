@@ -9,6 +9,7 @@ from typing import Any
 import typer
 
 from keyspan.cli import (
+    audit,
     bench,
     calibrate,
     certify,
@@ -16,12 +17,16 @@ from keyspan.cli import (
     design,
     doctor,
     fit,
+    ledger,
     measure,
     measure_sequences,
     options,
     predict,
+    report,
     reproduce,
     runs,
+    sweep,
+    ui,
 )
 from keyspan.errors import BadInput, KeyspanError, shown
 
@@ -30,7 +35,7 @@ EPILOG = (
     "--device auto|cpu|cuda, --seed N, --quiet, --dry-run (what would be trained)."
 )
 
-TRAINING = ("measure", "calibrate", "reproduce", "bench")  # the verbs that know what a dry run is
+TRAINING = ("measure", "calibrate", "reproduce", "sweep", "bench")  # the verbs that know what a dry run is
 
 app = typer.Typer(
     name="keyspan",
@@ -44,11 +49,16 @@ app.command("design")(design.design)
 app.command("construct")(construct.construct)
 app.command("certify")(certify.certify)
 assert measure_sequences  # imported so that its command is there
+app.command("audit")(audit.audit)
 app.add_typer(measure.app, name="measure")
 app.command("calibrate")(calibrate.calibrate)
 app.add_typer(fit.app, name="fit")
 app.add_typer(predict.app, name="predict")
 app.command("reproduce")(reproduce.reproduce)
+app.command("ledger")(ledger.ledger)
+app.command("sweep")(sweep.sweep)
+app.command("report")(report.report)
+app.command("ui")(ui.ui)
 app.add_typer(runs.app, name="runs")
 app.command("bench")(bench.bench)
 app.command("doctor")(doctor.doctor)

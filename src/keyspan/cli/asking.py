@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from keyspan.cli import show
 from keyspan.cli.options import current
@@ -10,15 +11,23 @@ from keyspan.cli.progress import Bars
 from keyspan.errors import BadInput, require
 from keyspan.evidence.record import head
 from keyspan.evidence.store import open_store
+from keyspan.files.contents import Contents
 from keyspan.runners.driver import Outcome
 from keyspan.runners.estimate import estimate
 from keyspan.runners.lab import Lab
 from keyspan.specs import Question, canonical
 
 
-def lab(jobs: int | None = None, weights: Path | None = None, watcher: Bars | None = None) -> Lab:
+def lab(jobs: int | None = None, weights: Path | None = None, watcher: Bars | None = None, **more: Any) -> Lab:
     """The laboratory that the global options name."""
-    return Lab(store=current.store, device=current.device, jobs=jobs, weights=weights, watcher=watcher)
+    return Lab(store=current.store, device=current.device, jobs=jobs, weights=weights, watcher=watcher, **more)
+
+
+def contents(hand_out: Path | None = None) -> Contents:
+    """Where the content of files is kept: beside the store, beside what is handed out, or nowhere in a dry run."""
+    if hand_out is not None:
+        return Contents(hand_out.parent / "files")
+    return Contents(None) if current.dry_run else lab().contents
 
 
 def bars() -> Bars:

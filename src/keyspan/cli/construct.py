@@ -21,8 +21,10 @@ def construct(
     degree: int | None = typer.Option(None, help="Degree of a regular or out-regular graph (default 2)."),
     exponent: float | None = typer.Option(None, help="Of a power-law graph (default 1)."),
     loops: bool = typer.Option(True, help="Whether an item may point to itself."),
-    embeddings: str = typer.Option("gaussian", help="one-hot|gaussian|sign|sparse, or a .npy/.safetensors file."),
+    embeddings: str = typer.Option("gaussian", help="one-hot|gaussian|sign|sparse|clustered, or a .npy/.safetensors file."),
     ones: int | None = typer.Option(None, help="Ones per sparse row (default d_model / 8)."),
+    clusters: int | None = typer.Option(None, help="Centres of clustered rows (default items / 8)."),
+    correlation: float | None = typer.Option(None, help="Mean cosine within a cluster (default 0.5)."),
     out: Path | None = typer.Option(None, help="Write the weights to this .safetensors file."),
 ) -> int:
     """Explicit weights for a graph, without training: the smallest key budget that is exact, or one size, judged."""
@@ -34,7 +36,9 @@ def construct(
 
     lab = asking.lab()
     asked = inputs.graph_from(graph, lab.contents, items=items, edges=edges, degree=degree, exponent=exponent, loops=loops)
-    rows = inputs.embeddings_from(embeddings, lab.contents, items=items, d_model=d_model, ones=ones)
+    rows = inputs.embeddings_from(
+        embeddings, lab.contents, items=items, d_model=d_model, ones=ones, clusters=clusters, correlation=correlation
+    )
     problem = Relations(items=items, d_model=d_model, graph=asked, embeddings=rows)
 
     def told(found: Found) -> None:

@@ -6,7 +6,13 @@ from typing import Any
 
 from keyspan.cli.options import current
 
-EXTRAS = {"networkx": ("graph", "graphs from networkx")}
+EXTRAS = {
+    "networkx": ("graph", "graphs from networkx"),
+    "psycopg": ("postgres", "a store in PostgreSQL"),
+    "ray": ("ray", "sweeps on a cluster"),
+    "fastapi": ("ui", "the local page"),
+    "duckdb": ("data", "exports as Parquet"),
+}
 
 
 def doctor() -> int:

@@ -11,24 +11,33 @@ from keyspan.cli.options import current
 
 
 def reproduce(
-    name: str = typer.Argument(..., help="A paper, or one of its figures: adler, adler:fig1 ...", metavar="PAPER[:FIGURE]"),
+    name: str = typer.Argument(
+        ..., help="A paper, or one of its figures: adler, adler:fig1 ..., adler:beyond.", metavar="PAPER[:FIGURE]"
+    ),
     tier: str = typer.Option("smoke", help="smoke (minutes), short (an hour of two cores), paper (a GPU)."),
     out: Path = typer.Option(Path("figures"), help="Folder for the pictures and their data."),
+    width: str = typer.Option("page", help="Of the pictures: page (6.8 inches) or column (3.3 inches)."),
     jobs: int | None = typer.Option(None, help="Worker processes (default: one a core)."),
+    embeddings: str | None = typer.Option(
+        None, help="Item vectors for adler:block: .npy, .safetensors or .safetensors#tensor.", metavar="FILE"
+    ),
     hand_out: Path | None = typer.Option(None, help="Write the questions here for keyspan.lab.worker; train nothing."),
 ) -> int:
     """Measure a figure as its authors define it, draw it, and judge the claims that it can decide."""
     from keyspan.cli import asking, show
     from keyspan.papers.reproduce import plan
-    from keyspan.views.reproduce import carry_out_and_draw, check_folder
+    from keyspan.runners.given import given_rows
+    from keyspan.views.reproduce import carry_out_and_draw, check_folder, check_width
 
-    chosen = plan(name, tier, current.seed)
+    rows = None if embeddings is None else given_rows(embeddings, asking.contents(hand_out))
+    chosen = plan(name, tier, current.seed, rows)
     folder = check_folder(out)
+    check_width(width)
     if hand_out is not None:
         return asking.hand_out(chosen.questions, hand_out)
     if current.dry_run:
         return asking.dry_run(chosen.questions, jobs)
-    result = carry_out_and_draw(chosen, lambda questions: asking.ask(questions, jobs), folder)
+    result = carry_out_and_draw(chosen, lambda questions: asking.ask(questions, jobs), folder, width)
     data = result.to_dict()
     if current.json:
         show.print_json(data)
@@ -53,7 +62,7 @@ def _print(data: dict[str, Any], result: Any) -> None:
             out.print(show.table(f"{one.figure.name}: {title}", columns, rows, left=0))
     marks = {True: "holds", False: "fails", None: "cannot be said"}
     rows = [
-        [c["id"], show.number(c["measured"], 2), f"{c['test']} {_bound(c['threshold'])}", marks[c["holds"]], c["claim"]]
+        [c["id"], show.number(c["measured"], 2), f"{c['test']} {show.bound(c['threshold'])}", marks[c["holds"]], c["claim"]]
         for c in data["claims"]
     ]
     if rows:
@@ -71,7 +80,3 @@ def _print(data: dict[str, Any], result: Any) -> None:
 
 def _left_out(data: dict[str, Any]) -> list[dict[str, Any]]:
     return [left for one in data["figures"] for left in one["left_out"]]
-
-
-def _bound(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float | int) else " and ".join(f"{v:g}" for v in value)

@@ -12,14 +12,14 @@ from keyspan.cli.options import current
 if TYPE_CHECKING:
     from rich.console import Group
 
-app = typer.Typer(help="The store: list, show, records, export, import, remove.")
+app = typer.Typer(help="The store: list, show, records, export, import, merge, remove.")
 LEFT = ("run_id", "kind", "status")  # columns of text
 LESS = ("kind", "steps", "exact", "d_model", "replicate", "items")  # columns that go first on a narrow page
 
 
 @app.command("list")
 def list_runs(
-    kind: str | None = typer.Option(None, help="Only this problem family: relations, dichotomies ..."),
+    kind: str | None = typer.Option(None, help="Only this problem family: relations, dichotomies, labels ..."),
     status: str | None = typer.Option(None, help="Only this status: measured, diverged ..."),
     limit: int | None = typer.Option(None, help="At most this many (default: all with --json, else 50)."),
 ) -> int:
@@ -122,12 +122,8 @@ def import_runs(path: Path = typer.Argument(..., help="A JSONL file of records, 
     from keyspan.evidence.record import head
     from keyspan.evidence.store import open_store
     from keyspan.evidence.transfer import import_records
-    from keyspan.lab import recipes
-    from keyspan.problems import dichotomies, relations, sequences
 
-    assert (
-        recipes and dichotomies and relations and sequences
-    )  # imported so that their specs can be decoded and their ids checked
+    decodable()
     with open_store(current.store) as store:
         result = import_records(path, store)
     if current.json:
@@ -136,6 +132,48 @@ def import_runs(path: Path = typer.Argument(..., help="A JSONL file of records, 
         torn = f", {result.torn} torn lines were left out" if result.torn else ""
         show.note(f"added {result.added} records, {result.known} were known{torn}")
     return 0
+
+
+@app.command("merge")
+def merge_runs(
+    a: str = typer.Argument(..., help="The store that takes: its URL, or an SQLite file.", metavar="A"),
+    b: str = typer.Argument(..., help="The store that gives; it is only read.", metavar="B"),
+) -> int:
+    """Bring the records of store B into store A. Every copy is kept, and of two the first answers."""
+    from keyspan.cli import show
+    from keyspan.evidence.record import head
+    from keyspan.evidence.store import open_store
+    from keyspan.evidence.transfer import merge
+
+    decodable()
+    with open_store(_url(b), read_only=True) as other, open_store(_url(a)) as into:
+        result = merge(into, other)
+    if current.json:
+        data = {"added": result.added, "known": result.known, "differing": result.differing}
+        show.print_json(head() | data | {"disagreements": list(result.disagreements)})
+        return 0
+    show.note(f"added {result.added} records, {result.known} were known")
+    if result.differing:
+        many = show.counted(result.differing, "run")
+        show.note(
+            f"{many} came out differently there, {len(result.disagreements)} of them in status or exactness; both are kept"
+        )
+    return 0
+
+
+def _url(name: str) -> str:
+    """A store by its URL, or by the path of its file."""
+    return name if "://" in name else f"sqlite:///{name}"
+
+
+def decodable() -> None:
+    """Import the families whose specs a record may hold, so that they can be decoded and their ids checked."""
+    from keyspan.lab import recipes
+    from keyspan.problems import contexts, dichotomies, in_context, placed, relations, sequences, typed
+    from keyspan.theory import constructions
+
+    assert recipes and constructions
+    assert contexts and dichotomies and in_context and placed and relations and sequences and typed
 
 
 @app.command("remove")

@@ -29,6 +29,11 @@ def print_json(data: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(data, indent=2, allow_nan=False) + "\n")
 
 
+def flush() -> None:
+    """Whoever reads a pipe sees what was printed so far."""
+    sys.stdout.flush()
+
+
 def note(text: str) -> None:
     """A line for the reader, on stderr, unless quiet."""
     if not current.quiet:
@@ -46,6 +51,11 @@ def number(value: Any, digits: int = 3) -> str:
     if isinstance(value, float):
         return f"{value:.{digits}f}" if abs(value) < 1000 else f"{value:.0f}"
     return str(value)
+
+
+def bound(value: Any) -> str:
+    """A threshold, or the two ends of one."""
+    return f"{value:g}" if isinstance(value, float | int) else " and ".join(f"{v:g}" for v in value)
 
 
 def counted(count: int, noun: str) -> str:

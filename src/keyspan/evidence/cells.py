@@ -21,18 +21,21 @@ import csv
 import io
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from keyspan.errors import BadInput
 from keyspan.files.paths import name_of, reading
-from keyspan.lab.recipes import Recipe, gradient
+from keyspan.lab.recipes import Recipe, gradient, solver, solver_fixed
 from keyspan.lab.search import Answer
 from keyspan.problems.relations import Relations
+from keyspan.problems.shown import Batches, Contexts
+from keyspan.problems.typed import TypedRelations
 from keyspan.specs import Question, digest
 from keyspan.theory.bounds import law
 
+STANDARD = ((gradient(), "fp32"), (solver(), "fp64"), (solver_fixed(), "fp64"))  # recipes known by their name alone
 LARGEST_FILE = 2**26  # bytes of a CSV of cells
 NUMBERS = ("items", "d_model", "edges", "seeds", "failed")
 OPTIONAL = ("key_budget", "low", "high", "heads", "heads_low", "heads_high", "one_head", "one_head_low", "most_heads")
@@ -122,15 +125,22 @@ class Cell:
 
 def recipe_name(recipe: Recipe, arithmetic: str = "fp32") -> str:
     """`gradient` for the recipe as it stands, `gradient@300` for one with other steps, `gradient+bf16` for one in other
-    arithmetic: they must not be mixed."""
-    name = recipe.name if recipe == gradient() else f"{recipe.name}@{recipe.steps}"
-    return name if arithmetic == "fp32" else f"{name}+{arithmetic}"
+    arithmetic than is usual for it, `gradient/contexts64` and `gradient@2000/batches4` for one that is not shown all pairs at
+    every step: they must not be mixed."""
+    usual = next((there for made, there in STANDARD if made == replace(recipe, show=None)), None)
+    name = recipe.name if usual else f"{recipe.name}@{recipe.steps}"
+    if isinstance(recipe.show, Contexts):
+        name += f"/contexts{recipe.show.items}"
+    elif isinstance(recipe.show, Batches):
+        name += f"/batches{recipe.show.count}" + "+replay" * recipe.show.replay
+    return name if arithmetic == (usual or "fp32") else f"{name}+{arithmetic}"
 
 
 def cell_of(question: Question, answer: Answer) -> Cell:
     """A cell from a question that asked for its D_K*, and the answer."""
     problem, recipe = question.problem, question.recipe
-    assert isinstance(problem, Relations) and isinstance(recipe, Recipe)
+    assert isinstance(problem, Relations | TypedRelations) and isinstance(recipe, Recipe)
+    types = f"{problem.types} x " if isinstance(problem, TypedRelations) else ""
     crossing, run_ids = answer.crossing, tuple(sorted({p.run.run_id for p in answer.probes}))
     best = None if answer.best is None else answer.arms[answer.best].heads
     end = crossing.high if crossing.high is not None else crossing.estimate
@@ -140,7 +150,7 @@ def cell_of(question: Question, answer: Answer) -> Cell:
         items=problem.items,
         d_model=problem.d_model,
         edges=problem.edges,
-        graph=problem.graph.name,
+        graph=types + problem.graph.name,
         embeddings=problem.embeddings.name,
         recipe=recipe_name(recipe, question.arithmetic),
         target=question.target,

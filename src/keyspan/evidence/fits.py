@@ -166,18 +166,23 @@ def fit_law(cells: Sequence[Cell], left_out: Sequence[tuple[str, str]] = ()) -> 
             f"({len(unfit) + len(left_out)} left out). Measure more cells: keyspan reproduce adler:fig3 --tier smoke."
         )
     fit_id = digest({"model": LAW.name, "version": FIT_VERSION, "evidence": sorted(c.evidence for c in used)}, "f")
-    stream = Stream(fit_id, "bootstrap")
-    n = len(used)
-    draws = stream.integers(n, DRAWS * n).reshape(DRAWS, n)
     slope = Model("exponent", "c (m' ln m' / d)^s", lambda cell: 0.0, (("s", 1.0, lambda cell: _log_law(cell) or 0.0),))
+    fit, power, *rivals = fit_models((LAW, slope, *RIVALS), used, fit_id)
     return LawFit(
-        fit=_fit(LAW, used, draws),
-        exponent=_fit(slope, used, draws).parameters.get("s"),
-        rivals=tuple(_fit(model, used, draws) for model in RIVALS),
+        fit=fit,
+        exponent=power.parameters.get("s"),
+        rivals=tuple(rivals),
         used=used,
         left_out=(*left_out, *unfit),
         fit_id=fit_id,
     )
+
+
+def fit_models(models: Sequence[Model], cells: Sequence[Cell], identity: str) -> list[Fit]:
+    """Several models fitted to the same cells, with the same draws of cells. identity: what these are drawn from"""
+    n = len(cells)
+    draws = Stream(identity, "bootstrap").integers(n, DRAWS * n).reshape(DRAWS, n)
+    return [_fit(model, cells, draws) for model in models]
 
 
 def _unfit(cell: Cell) -> str | None:

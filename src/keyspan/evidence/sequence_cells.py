@@ -127,7 +127,7 @@ def _about(question: Question) -> dict[str, Any]:
         "regime": "budgeted" if recipe.name == "budgeted" else "saturated",
         "recipe": recipe.name,
         "optimizer": phase.family,
-        "batch": getattr(recipe.feed, "batch", 0),
+        "batch": recipe.batch or 0,
         "seeds": len(question.replicates),
         "steps": recipe.steps,
         "parameters": parameters(decoder, problem.vocabulary, problem.length),

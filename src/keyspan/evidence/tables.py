@@ -1,22 +1,20 @@
-"""The tables of a store, in plain SQLAlchemy Core that another database can share, and how they move to a newer version."""
+"""The tables of a store, in plain SQLAlchemy Core that every database shares."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+import json
 from datetime import UTC, datetime
 
 import sqlalchemy as sa
 
-from keyspan.errors import StoreError
-
-APPLICATION = "keyspan"
-
 metadata = sa.MetaData()
-_seq = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # SQLite numbers rows by itself only if this is INTEGER
+sequence = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # SQLite numbers rows by itself only if this is INTEGER
+plain = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")  # compared byte by byte, as SQLite does
 
 
 def _text(*names: str) -> list[sa.Column[str]]:
-    return [sa.Column(name, sa.Text, nullable=False) for name in names]
+    return [sa.Column(name, plain, nullable=False) for name in names]
 
 
 meta = sa.Table(  # one row for every version that the store has been through; the last one counts
@@ -28,21 +26,50 @@ meta = sa.Table(  # one row for every version that the store has been through; t
 records = sa.Table(
     "records",
     metadata,
-    sa.Column("seq", _seq, primary_key=True, autoincrement=True),
+    sa.Column("seq", sequence, primary_key=True, autoincrement=True),
     sa.Column("copy", sa.Integer, nullable=False),
-    *_text("run_id", "problem_id", "kind", "status", "content", "body"),
+    *_text("run_id", "problem_id", "kind", "status", "content", "body", "seal"),
     sa.UniqueConstraint("run_id", "copy"),
     sqlite_autoincrement=True,
 )
 removals = sa.Table(
     "removals",
     metadata,
-    sa.Column("seq", _seq, sa.ForeignKey(records.c.seq), primary_key=True, autoincrement=False),
+    sa.Column("seq", sequence, sa.ForeignKey(records.c.seq), primary_key=True, autoincrement=False),
     *_text("removed"),
 )
-
-# The n-th leads from version n to n + 1. (The day a table changes, the first one keeps the old tables, spelled out.)
-MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = (metadata.create_all,)
+holders = sa.Table(  # drivers at work. beat: grows while one lives    place, pid, started: its process, where that can be seen
+    "holders",
+    metadata,
+    sa.Column("holder", plain, primary_key=True),
+    sa.Column("beat", sa.BigInteger, nullable=False),
+    sa.Column("pid", sa.BigInteger, nullable=False),
+    *_text("host", "place", "started"),
+)
+leases = sa.Table(  # members that a driver has in hand
+    "leases",
+    metadata,
+    sa.Column("run_id", plain, primary_key=True),
+    *_text("holder"),
+)
+sweeps = sa.Table(  # files of cells that were begun, the latest last
+    "sweeps",
+    metadata,
+    sa.Column("seq", sequence, primary_key=True, autoincrement=True),
+    sa.Column("seed", sa.BigInteger, nullable=False),
+    sa.Column("cells", sa.Integer, nullable=False),
+    sa.Column("skipped", sa.Integer, nullable=False),
+    *_text("sweep_id", "name", "text", "folder", "created"),
+    sqlite_autoincrement=True,
+)
+cells = sa.Table(  # what a driver last saw of a sweep's cells: members without a number, the row of the table
+    "cells",
+    metadata,
+    sa.Column("sweep_id", plain, primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("failed", sa.Integer, nullable=False),
+    *_text("body"),
+)
 
 _earlier, _removed = records.alias("earlier"), sa.select(removals.c.seq)
 live = records.c.seq.not_in(_removed)
@@ -56,22 +83,7 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def version_of(connection: sa.Connection, where: str) -> int:
-    """The version of the store's tables, 0 when it has none; a foreign or newer store is refused."""
-    names = set(sa.inspect(connection).get_table_names())
-    if not names:
-        return 0
-    latest = sa.select(meta.c.version, meta.c.application).order_by(meta.c.version.desc()).limit(1)
-    row = connection.execute(latest).first() if {"meta", "records", "removals"} <= names else None
-    if row is None or row.application != APPLICATION:
-        raise StoreError(f"The store must be one that keyspan made, but {where} holds other tables. Choose another.")
-    if row.version > (newest := len(MIGRATIONS)):
-        raise StoreError(f"The store must have version <= {newest}, but {where} has {row.version}. Use a newer keyspan.")
-    return int(row.version)
-
-
-def migrate(connection: sa.Connection, where: str) -> None:
-    """Bring the tables to the latest version, in the transaction given."""
-    for number in range(version_of(connection, where), len(MIGRATIONS)):
-        MIGRATIONS[number](connection)
-        connection.execute(meta.insert().values(version=number + 1, application=APPLICATION, created=now()))
+def seal(copy: int, run_id: str, problem_id: str, kind: str, status: str, content: str, body: str) -> str:
+    """A checksum of a whole row: neither SQLite nor every PostgreSQL notices a byte that has changed on the disk."""
+    row = json.dumps([copy, run_id, problem_id, kind, status, content, body])
+    return hashlib.sha256(row.encode()).hexdigest()[:16]

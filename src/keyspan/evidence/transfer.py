@@ -21,13 +21,14 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 from keyspan import specs
 from keyspan.errors import BadInput
 from keyspan.evidence.record import Record
-from keyspan.evidence.store import Store
+from keyspan.evidence.store import BATCH, Store
 
 SCORES = (
     *("f1", "f1_best", "precision", "recall", "fitted", "accuracy", "margin", "threshold"),
@@ -53,6 +54,17 @@ class Imported(NamedTuple):
     added: int
     known: int
     torn: int
+
+
+class Merged(NamedTuple):
+    """added: records that are new here    known: that were here    differing: runs whose new copy says something else than
+    the record that answers    disagreements: of these, the ones that another status or another exactness would decide
+    """
+
+    added: int
+    known: int
+    differing: int
+    disagreements: tuple[str, ...]
 
 
 # ---------------------------------------------------------------------------------------------------------------- out
@@ -171,6 +183,29 @@ def import_records(path: str | Path, store: Store) -> Imported:
 
     added = store.put_all(read(), copies=True)
     return Imported(added, total - added, torn)
+
+
+def merge(into: Store, other: Store) -> Merged:
+    """Bring the records of another store here, beside what is here. The other is only read.
+
+    As with an import, everything is checked before anything is stored. What the other has removed is not there for us, and
+    what we have removed comes back: removing says that a run may be measured again.
+    """
+    for record in other.records(copies=True):
+        _check_record(record)
+    total = added = 0
+    differing: dict[str, bool] = {}
+    theirs = other.records(copies=True)
+    while page := list(islice(theirs, BATCH)):
+        ours = into.get_many(record.run_id for record in page)
+        for record in page:
+            mine = ours.get(record.run_id)
+            if mine is not None and mine.content != record.content:
+                a, b = mine.verdict, record.verdict
+                differing[record.run_id] = differing.get(record.run_id, False) or (a.status, a.exact) != (b.status, b.exact)
+        added += into.put_all(page, copies=True)
+        total += len(page)
+    return Merged(added, total - added, len(differing), tuple(sorted(run_id for run_id, much in differing.items() if much)))
 
 
 def _files(path: Path) -> list[Path]:

@@ -1,7 +1,8 @@
 """The safetensors format: eight bytes of length, a JSON header, tensors one after another. Read without trust.
 
 The header is checked in full before a tensor is read: known dtypes, sizes that agree with shapes, ranges that cover the
-data once, without overlap or gap. So a file can ask for no more memory than it has bytes.
+data once, without overlap or gap. So a file can ask for no more memory than it has bytes. What NumPy has no type for is
+decoded here, exactly, into float32: bfloat16 and the two formats of eight bits (Micikevicius and others 2022).
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ LONGEST_HEADER = 100_000_000  # as in the official library
 
 _NUMPY = {
     "F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1",
-    "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "|u1", "BOOL": "|u1", "BF16": "<u2",
+    "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "|u1", "BOOL": "|u1", "BF16": "<u2", "F8_E4M3": "|u1", "F8_E5M2": "|u1",
 }  # fmt: skip
-_UNREAD_BITS = {"C64": 64, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "F6_E2M3": 6, "F6_E3M2": 6, "F4": 4}
+_UNREAD_BITS = {"C64": 64, "F8_E8M0": 8, "F6_E2M3": 6, "F6_E3M2": 6, "F4": 4}
 _BITS = {name: np.dtype(code).itemsize * 8 for name, code in _NUMPY.items()} | _UNREAD_BITS
 _WRITTEN = {"<f8": "F64", "<f4": "F32", "<i8": "I64", "<i4": "I32", "|u1": "U8", "|b1": "BOOL"}
 
@@ -60,10 +61,13 @@ def read_metadata(path: str | Path) -> dict[str, str]:
     return dict(read_header(path).metadata)
 
 
-def read_tensor(path: str | Path, tensor: str, header: Header | None = None) -> NDArray[Any]:
-    """Read one tensor. BF16 comes as float32 (exactly), everything else in its own dtype.
+def read_tensor(
+    path: str | Path, tensor: str, header: Header | None = None, rows: tuple[int, int] | None = None
+) -> NDArray[Any]:
+    """Read one tensor. BF16, F8_E4M3 and F8_E5M2 come as float32 (exactly), everything else in its own dtype.
 
-    header: what `read_header` gave, to save reading it again    returns: the tensor's shape
+    header: what `read_header` gave, to save reading it again    rows: only [begin, end) of the first axis, clipped to it
+    returns: the tensor's shape, or (rows, ...)
     """
     name = name_of(path)
     with reading(path, LIMIT) as (handle, size):
@@ -74,17 +78,55 @@ def read_tensor(path: str | Path, tensor: str, header: Header | None = None) -> 
         entry = entries[tensor]
         if entry.dtype not in _NUMPY:
             raise BadInput(f"Tensor {shown(tensor)} in `{name}` must be readable, but got {entry.dtype}. Use F32.")
-        handle.seek(entry.begin)
         dtype = np.dtype(_NUMPY[entry.dtype])
-        count = (entry.end - entry.begin) // dtype.itemsize
+        shape, begin = _span(entry, rows)
+        count = math.prod(shape)
+        handle.seek(begin)
         flat: NDArray[Any] = np.fromfile(handle, dtype, count) if count else np.empty(0, dtype)
     if flat.size != count:
         raise BadInput(f"Tensor {shown(tensor)} in `{name}` must have {count} values, but got {flat.size}. It is cut.")
-    if entry.dtype == "BF16":
-        flat = (flat.astype(np.uint32) << 16).view(np.float32)
-    elif entry.dtype == "BOOL":
-        flat = flat != 0
-    return flat.astype(flat.dtype.newbyteorder("="), copy=False).reshape(entry.shape)
+    flat = _decoded(flat, entry.dtype)
+    return flat.astype(flat.dtype.newbyteorder("="), copy=False).reshape(shape)
+
+
+def _span(entry: Entry, rows: tuple[int, int] | None) -> tuple[tuple[int, ...], int]:
+    """The shape of what is read, and where in the file it begins."""
+    if rows is None or not entry.shape:
+        return entry.shape, entry.begin
+    first, last = (min(max(0, row), entry.shape[0]) for row in rows)
+    step = math.prod(entry.shape[1:]) * _BITS[entry.dtype] // 8
+    return (max(0, last - first), *entry.shape[1:]), entry.begin + first * step
+
+
+def _decoded(flat: NDArray[Any], dtype: str) -> NDArray[Any]:
+    """Bits as numbers. flat: as it lies in the file"""
+    if dtype == "BF16":
+        wide = flat.astype(np.uint32)
+        wide <<= 16
+        return np.asarray(wide.view(np.float32))
+    if dtype in _EIGHT_BITS:
+        return np.asarray(_EIGHT_BITS[dtype][flat])
+    return flat != 0 if dtype == "BOOL" else flat
+
+
+def _eight_bits(mantissa: int, bias: int, infinities: bool) -> NDArray[np.float32]:
+    """The 256 numbers of a format with a sign, `mantissa` bits of fraction and the rest exponent.
+
+    infinities: whether the largest exponent is kept for them and for NaN; else only all ones is NaN (E4M3)
+    """
+    code = np.arange(256)
+    sign, exponent, fraction = code >> 7, (code & 127) >> mantissa, code & (2**mantissa - 1)
+    whole = np.where(exponent > 0, 2**mantissa, 0) + fraction  # below the smallest exponent there is no leading one
+    value = np.ldexp(whole.astype(np.float64), np.maximum(exponent, 1) - bias - mantissa)
+    if infinities:
+        top = exponent == 2 ** (7 - mantissa) - 1
+        value = np.where(top, np.where(fraction == 0, np.inf, np.nan), value)
+    else:
+        value = np.where((code & 127) == 127, np.nan, value)
+    return np.where(sign == 1, -value, value).astype(np.float32)
+
+
+_EIGHT_BITS = {"F8_E4M3": _eight_bits(3, 7, False), "F8_E5M2": _eight_bits(2, 15, True)}
 
 
 def write(path: str | Path, tensors: Mapping[str, NDArray[Any]], metadata: Mapping[str, str] | None = None) -> None:

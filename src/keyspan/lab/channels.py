@@ -56,7 +56,7 @@ def judge_channel(instance: RelationInstance, w_query: Float, w_key: Float, bias
         proof = prove(Scorer(tiles), 0.0 - bias, give_up=True)
         if _says_all(proof):
             return _proven_verdict(proof)
-    return _counted_verdict(instance, tiles, bias)
+    return counted_verdict(instance, tiles, bias)
 
 
 @np.errstate(over="ignore", invalid="ignore")
@@ -75,7 +75,7 @@ def certify_channel(
     scores: Scores = Scorer(tiles, low=many) if device == "cpu" else _on_device(instance, w_query, w_key, device)
     proof = prove(scores, 0.0 - bias, give_up=many)
     proven = many and _says_all(proof)
-    return (_proven_verdict(proof) if proven else _counted_verdict(instance, tiles, bias)), proof
+    return (_proven_verdict(proof) if proven else counted_verdict(instance, tiles, bias)), proof
 
 
 def scale(instance: RelationInstance, w_query: Float, w_key: Float) -> float:
@@ -95,7 +95,7 @@ def _on_device(instance: RelationInstance, w_query: Float, w_key: Float, device:
     return DeviceScores(x, wq, wk, instance.edges, levels=("tf32", "fp32", "fp64"))
 
 
-def _counted_verdict(instance: RelationInstance, tiles: Tiles, bias: float) -> Verdict:
+def counted_verdict(instance: RelationInstance, tiles: Tiles, bias: float) -> Verdict:
     """Every pair in float64."""
     bins = _Bins.spanning(tiles)
     tally = _first_pass(tiles, bins, 0.0 - bias)

@@ -53,23 +53,27 @@ def make_optimizer(phase: Spec, fused: torch.device | None = None, clocked: torc
     raise BadInput(f"A phase must be one of adam|lbfgs|muon, but got {phase.family}. Change the recipe.")
 
 
-def rate_of(phase: Adam | Muon, step: int) -> float:
-    """The learning rate of a step, by the phase's schedule."""
-    if isinstance(phase, Muon) or phase.schedule == "cycle":
-        return one_cycle(phase, step)
-    rise, fall = phase.warmup * phase.steps, phase.tail * phase.steps
-    up = (step + 1) / rise if step < rise else 1.0
-    down = (phase.steps - step) / fall if phase.steps - step < fall else 1.0
-    return phase.peak * min(up, 1.0) * down
-
-
 def one_cycle(phase: Adam | Muon, step: int) -> float:
-    """Learning rate: peak/25 -> peak along a cosine over the warm-up, then peak -> 0 along a cosine."""
+    """Learning rate: peak/start -> peak over the warm-up, then peak -> end times the peak; each along a cosine or a line.
+
+    Where the phase has a tail, it stays at the peak between the two.
+    """
     rise = phase.warmup * phase.steps
     if step < rise:
-        low = phase.peak / 25
-        return low + (phase.peak - low) * (1 - math.cos(math.pi * step / rise)) / 2
-    return phase.peak * (1 + math.cos(math.pi * (step - rise) / (phase.steps - rise))) / 2
+        low = phase.peak / getattr(phase, "start", 25.0)
+        share = step / rise
+        return low + (phase.peak - low) * (share if getattr(phase, "rise", "") == "linear" else _eased(share))
+    tail = getattr(phase, "tail", None)
+    begins = rise if tail is None else (1 - tail) * phase.steps
+    low = phase.peak * getattr(phase, "end", 0.0)
+    share = max(0.0, (step - begins) / (phase.steps - begins))
+    if getattr(phase, "fall", "") == "linear":
+        return phase.peak + (low - phase.peak) * share
+    return low + (phase.peak - low) * (1 + math.cos(math.pi * share)) / 2
+
+
+def _eased(share: float) -> float:
+    return (1 - math.cos(math.pi * share)) / 2
 
 
 class AdamOptimizer:
@@ -88,7 +92,7 @@ class AdamOptimizer:
         """One update."""
         p = self.phase
         root = math.sqrt(1 - p.beta2 ** (step + 1))
-        plain = rate_of(p, step)
+        plain = one_cycle(p, step)
         rate = plain * root / (1 - p.beta1 ** (step + 1))
         for name, w in params.items():
             g, first, second = grads[name], state[f"first.{name}"], state[f"second.{name}"]
@@ -115,7 +119,7 @@ class FusedAdam(AdamOptimizer):
     def __init__(self, phase: Adam, device: torch.device) -> None:
         super().__init__(phase)
         roots = [math.sqrt(1 - phase.beta2 ** (step + 1)) for step in range(phase.steps)]
-        rates = [rate_of(phase, step) * root / (1 - phase.beta1 ** (step + 1)) for step, root in enumerate(roots)]
+        rates = [one_cycle(phase, step) * root / (1 - phase.beta1 ** (step + 1)) for step, root in enumerate(roots)]
         self.rate = torch.tensor(rates, dtype=torch.float32, device=device)
         self.floor = torch.tensor([phase.epsilon * root for root in roots], dtype=torch.float32, device=device)
 
@@ -146,7 +150,7 @@ class ClockedAdam(AdamOptimizer):
     def __init__(self, phase: Adam, device: torch.device) -> None:
         super().__init__(phase)
         roots = [math.sqrt(1 - phase.beta2 ** (step + 1)) for step in range(phase.steps)]
-        plain = [rate_of(phase, step) for step in range(phase.steps)]
+        plain = [one_cycle(phase, step) for step in range(phase.steps)]
         rates = [r * root / (1 - phase.beta1 ** (step + 1)) for step, (r, root) in enumerate(zip(plain, roots, strict=True))]
         shrink, floor = [1 - r * phase.decay for r in plain], [phase.epsilon * root for root in roots]
         self.table = torch.tensor([rates, floor, shrink], dtype=torch.float64, device=device)
@@ -257,7 +261,7 @@ class LbfgsOptimizer:
             "scale": scalar + 1.0,
             "first": scalar.clone(),
             "stuck": scalar.clone(),
-        }
+        } | ({"mark": scalar + math.inf, "stale": torch.zeros_like(scalar, dtype=torch.bool)} if self.phase.patience else {})
 
     @staticmethod
     def _flat(tree: Params) -> torch.Tensor:
@@ -293,6 +297,9 @@ class LbfgsOptimizer:
         for name, new in (("x", x_new), ("g", g_new)):
             state[name].copy_(torch.where(yes, new, state[name]))
         state["f"].copy_(torch.where(accept, value, state["f"]))
+        if self.phase.patience and (step + 1) % self.phase.patience == 0:
+            state["stale"] |= state["f"] > (1 - self.phase.progress) * state["mark"]
+            state["mark"].copy_(state["f"])
         direction = self._direction(state)
         downhill = (direction * state["g"]).sum(1, keepdim=True) < 0
         direction = torch.where(downhill, direction, -state["g"])
@@ -331,10 +338,10 @@ class LbfgsOptimizer:
         return -q
 
     def finished(self, state: State) -> torch.Tensor | None:
-        """Flat enough, or no step makes progress any more."""
+        """Flat enough, or no step makes progress any more, or too little."""
         steep = state["g"].norm(dim=1) > self.phase.tolerance * state["first"]
         going: torch.Tensor = steep & (state["stuck"] < 20) & (state["alpha"] >= 1e-20)
-        return ~going
+        return ~going | state["stale"] if self.phase.patience else ~going
 
     def final(self, params: Params, state: State) -> Params:
         """The accepted point, unless no point was accepted yet."""

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from keyspan.errors import require
-from keyspan.problems.showing import Draws, Ride
+from keyspan.errors import BadInput, require
+from keyspan.problems.shown import Batches, Contexts, Ride
 from keyspan.specs import Spec, Stopping
 
-SCHEDULES = ("cycle", "trapezoid")
+SHAPES = ("cosine", "linear")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Adam(Spec, family="adam", version=1):
-    """Adam. Its learning rate goes up over the first `warmup` of the steps.
+    """Adam under a one-cycle learning rate: up over the first `warmup` of the steps, then down.
 
-    schedule: cycle (up and, from there, down to 0, both along a cosine) or trapezoid (up along a line, level at `peak`, down
-    to 0 along a line over the last `tail` of the steps)    decay: weights shrink by rate * decay a step (AdamW)
+    start: the peak over the first rate    end: the last rate over the peak    rise, fall: along a cosine, or linear
+    tail: it stays at the peak until the last `tail` of the steps (None: it falls as soon as it is there)
+    epochs: at least so many passes over the examples, whatever `steps` says (`Recipe.with_load` turns them into steps)
+    decay: weights shrink by rate * decay a step (AdamW)
     """
 
     steps: int
@@ -25,20 +27,26 @@ class Adam(Spec, family="adam", version=1):
     beta1: float = 0.9
     beta2: float = 0.999
     epsilon: float = 1e-8
-    schedule: str = field(default="cycle", metadata={"absent": "cycle"})
-    tail: float = field(default=0.0, metadata={"absent": 0.0})
+    start: float = field(default=25.0, metadata={"absent": 25.0})
+    end: float = field(default=0.0, metadata={"absent": 0.0})
+    rise: str = field(default="cosine", metadata={"absent": "cosine"})
+    fall: str = field(default="cosine", metadata={"absent": "cosine"})
+    tail: float | None = field(default=None, metadata={"absent": None})
+    epochs: int | None = field(default=None, metadata={"absent": None})
     decay: float = field(default=0.0, metadata={"absent": 0.0})
 
     def check(self) -> None:
+        require(self.start >= 1, "`start >= 1`", self.start, "Try 25: the first rate is the peak over it.")
+        require(0 <= self.end <= 1, "`0 <= end <= 1`", self.end, "Try 0.")
+        require(self.rise in SHAPES and self.fall in SHAPES, f"`rise`, `fall` in {'|'.join(SHAPES)}", self.rise, "Choose.")
+        require(self.epochs is None or self.epochs >= 1, "`epochs >= 1`", self.epochs, "Leave it out.")
         require(self.steps >= 1, "`steps >= 1`", self.steps, "Take at least one step.")
         require(self.peak > 0, "`peak > 0`", self.peak, "Try 0.06.")
         require(0 <= self.warmup < 1, "`0 <= warmup < 1`", self.warmup, "Try 0.1.")
         require(0 <= self.beta1 < 1 and 0 <= self.beta2 < 1, "`0 <= beta < 1`", (self.beta1, self.beta2), "Try 0.9, 0.999.")
         require(self.epsilon > 0, "`epsilon > 0`", self.epsilon, "Try 1e-8.")
-        require(self.schedule in SCHEDULES, f"`schedule` in {'|'.join(SCHEDULES)}", repr(self.schedule), "Choose one.")
-        level = self.schedule == "trapezoid"
-        require(0 <= self.tail <= 1 - self.warmup, "`0 <= tail <= 1 - warmup`", self.tail, "Try 0.25.")
-        require(level or self.tail == 0, "`tail` with the trapezoid only", self.tail, "Leave it out.")
+        rule = "`0 < tail <= 1 - warmup`"
+        require(self.tail is None or 0 < self.tail <= 1 - self.warmup, rule, self.tail, "Try 0.25, or leave it out.")
         require(0 <= self.decay < 1, "`0 <= decay < 1`", self.decay, "Try 0.01.")
 
 
@@ -66,15 +74,22 @@ class Muon(Spec, family="muon", version=1):
 
 @dataclass(frozen=True, kw_only=True)
 class Lbfgs(Spec, family="lbfgs", version=1):
-    """L-BFGS with a backtracking line search; a step is one evaluation. Ends when |gradient| <= tolerance * |first|."""
+    """L-BFGS with a backtracking line search; a step is one evaluation. Ends when |gradient| <= tolerance * |first|.
+
+    patience: steps after which it also ends if the loss has not fallen by the fraction `progress` over them; 0: never
+    """
 
     steps: int
     memory: int = 10
     tolerance: float = 1e-12
+    patience: int = field(default=0, metadata={"absent": 0})
+    progress: float = field(default=0.03, metadata={"absent": 0.03})
 
     def check(self) -> None:
         require(self.steps >= 1, "`steps >= 1`", self.steps, "Take at least one step.")
         require(self.memory >= 1, "`memory >= 1`", self.memory, "Remember at least one pair.")
+        require(self.patience >= 0, "`patience >= 0`", self.patience, "Use 0 for none.")
+        require(0 <= self.progress < 1, "`0 <= progress < 1`", self.progress, "Try 0.03.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,9 +98,11 @@ class Recipe(Spec, family="recipe", version=1):
 
     loss: a name its instrument knows    init_scale: multiplies the variance of the initial weights, 1/d_k
     bias: where the learned threshold starts (tau = -bias)    phases: one after another
-    certify: the judge must prove a failure to fit, else the member is `unconverged`, not measured
+    certify: the judge must prove a failure to fit, else the member is `unconverged`, not measured; of a channel with one
+    head it says where it can that no head would do
     draw: which initial weights, of all those that the instance and the architecture allow (a restart is another draw)
-    feed: what members are shown step by step, where that is not everything at every step
+    show: what a step looks at, where it is not all pairs, or not the whole library from the start (`problems.shown`)
+    batch: examples of a step; None where a step is shown everything
     """
 
     name: str
@@ -96,12 +113,27 @@ class Recipe(Spec, family="recipe", version=1):
     bias: float = 0.0
     certify: bool = False
     draw: int = field(default=0, metadata={"absent": 0})
-    feed: Spec | None = field(default=None, metadata={"absent": None})
+    show: Spec | None = field(default=None, metadata={"absent": None})
+    batch: int | None = field(default=None, metadata={"absent": None})
 
     def check(self) -> None:
+        require(self.batch is None or 1 <= self.batch <= 2**20, "`1 <= batch <= 1048576`", self.batch, "Try 256.")
         require(len(self.phases) >= 1, "a recipe has a phase", 0, "Give it one, such as Adam.")
+        if isinstance(self.show, Batches):
+            steps = [getattr(p, "steps", 0) for p in self.phases]
+            rule = "a recipe of batches has a phase for each, all of as many steps"
+            require(len(steps) == self.show.count and len(set(steps)) == 1, rule, steps, "Use `recipes.showing`.")
         require(self.init_scale > 0, "`init_scale > 0`", self.init_scale, "Use 1.")
         require(self.draw >= 0, "`draw >= 0`", self.draw, "Draws count from 0.")
+
+    def with_load(self, load: int) -> Recipe:
+        """The recipe for so many examples: phases that count epochs count steps, their own number at least."""
+        return replace(self, phases=tuple(self._resolved(phase, load) for phase in self.phases))
+
+    def _resolved(self, phase: Spec, load: int) -> Spec:
+        if not isinstance(phase, Adam) or phase.epochs is None:
+            return phase
+        return replace(phase, steps=max(phase.steps, phase.epochs * load // (self.batch or load)), epochs=None)
 
     @property
     def steps(self) -> int:
@@ -129,6 +161,64 @@ def hinge(steps: int = 6000, peak: float = 0.3) -> Recipe:
     return Recipe(name="hinge", revision=1, loss="squared-hinge", phases=(phase,), init_scale=1.0, bias=-3.0)
 
 
+def solver(steps: int = 1000) -> Recipe:
+    """What the architecture can hold, as far as is known here: squared hinge in float64, heads that compete for edges.
+
+    Adam with a long memory decides which head claims which edge, which no line search gets right from a random start;
+    then L-BFGS closes in, or finds that it gets no further (docs/solver.md). A restart is another draw.
+    """
+    explore = max(1, 2 * steps // 5)
+    phases = (
+        Adam(steps=explore, peak=0.3, beta1=0.99, beta2=0.95),
+        Lbfgs(steps=max(1, steps - explore), memory=20, patience=100),
+    )
+    return Recipe(name="solver", revision=1, loss="squared-hinge", phases=phases, bias=-3.0, certify=True)
+
+
+def solver_fixed(steps: int = 1000) -> Recipe:
+    """The solver whose heads do not choose: every edge belongs to a head that is drawn beforehand, as many to each.
+
+    Then every head is a perceptron of its own, in products of coordinates, and the theory of perceptrons speaks of it
+    (docs/law.md). L-BFGS alone finds its way.
+    """
+    phase = Lbfgs(steps=steps, memory=20, patience=100)
+    return Recipe(name="solver-fixed", revision=1, loss="owned-hinge", phases=(phase,), bias=-3.0, certify=True)
+
+
+def recall(steps: int = 2000, peak: float = 0.02) -> Recipe:
+    """Softmax attention that recalls relations in contexts: cross-entropy, Adam, one cycle, other contexts at every step.
+
+    What the loss is, the instrument says (`attention.reference_routed.loss`): of pairs, or of items where there are values.
+    """
+    phase = Adam(steps=steps, peak=peak)
+    return Recipe(name="recall", revision=1, loss="recall", phases=(phase,))
+
+
+def showing(recipe: Recipe, contexts: int | None = None, batches: int | None = None, replay: bool = False) -> Recipe:
+    """The recipe, looking at sampled contexts of so many items, or at batches of rows one after another.
+
+    Batches share the recipe's steps: each has a phase of its own, with its own cycle of the learning rate and as many steps
+    as make a whole number of looks.
+    """
+    if contexts is not None and batches is not None:
+        raise BadInput(f"`--contexts` must be left out with `--batches`, but got {contexts} and {batches}. Choose one.")
+    if batches is None and replay:
+        raise BadInput("`--replay` must come with `--batches`, but got none. Say how many batches there are.")
+    if contexts is None and batches is None:
+        return recipe
+    (phase, *more) = recipe.phases
+    if more or not isinstance(phase, Adam | Muon):
+        fix = "Use gradient or hinge."
+        raise BadInput(f"`--contexts` and `--batches` must come with a recipe of gradient steps, but got {recipe.name}. {fix}")
+    if contexts is not None:
+        return replace(recipe, show=Contexts(items=contexts))
+    assert batches is not None
+    show = Batches(count=batches, replay=replay)
+    every = DEFAULT_STOPPING.check_every
+    each = replace(phase, steps=-(-phase.steps // (batches * every)) * every)
+    return replace(recipe, show=show, phases=(each,) * batches)
+
+
 def separator() -> Recipe:
     """Finds a separating plane, or the proof that there is none: squared hinge, L-BFGS, float64."""
     phase = Lbfgs(steps=6000, memory=10)
@@ -140,10 +230,10 @@ TAIL = 0.25  # of the steps, over which the rate falls to 0
 SHARE, LEAST = 0.2, 32  # a batch, as a share of the sequences that may be held, and its least size
 
 
-def _recital(name: str, steps: int, batch: int, feed: Spec, rate: float) -> Recipe:
+def _recital(name: str, steps: int, batch: int, show: Spec | None, rate: float) -> Recipe:
     peak = rate * (AT / batch) ** 0.5
-    phase = Adam(steps=steps, peak=peak, warmup=0.02, beta2=0.99, schedule="trapezoid", tail=TAIL)
-    return Recipe(name=name, revision=1, loss="recital", phases=(phase,), feed=feed)
+    phase = Adam(steps=steps, peak=peak, warmup=0.02, beta2=0.99, rise="linear", fall="linear", tail=TAIL)
+    return Recipe(name=name, revision=1, loss="recital", phases=(phase,), show=show, batch=batch)
 
 
 def saturated(scale: int, steps: int = 2000, *, ride: bool = True, rate: float = RATE, batch: int | None = None) -> Recipe:
@@ -155,13 +245,13 @@ def saturated(scale: int, steps: int = 2000, *, ride: bool = True, rate: float =
     batch = max(LEAST, round(SHARE * scale / 4) * 4) if batch is None else batch
     hold = steps - int(TAIL * steps)
     settle = steps - int(TAIL * steps / 4)
-    riding = Ride(batch=batch, start=max(1, round(scale / 4)), steps=steps, hold=hold, settle=settle)
-    return _recital("saturated", steps, batch, riding if ride else Draws(batch=batch), rate)
+    riding = Ride(start=max(1, round(scale / 4)), steps=steps, hold=hold, settle=settle)
+    return _recital("saturated", steps, batch, riding if ride else None, rate)
 
 
 def budgeted(steps: int = 400, *, batch: int = 32, rate: float = RATE) -> Recipe:
     """Recital under one budget for all widths: so many steps of so many sequences, whatever could be held."""
-    return _recital("budgeted", steps, batch, Draws(batch=batch), rate)
+    return _recital("budgeted", steps, batch, None, rate)
 
 
 def recital_stopping(steps: int) -> Stopping:
@@ -169,5 +259,27 @@ def recital_stopping(steps: int) -> Stopping:
     return Stopping(check_every=max(4, steps // 60), retire_exact=False)
 
 
+LABEL_LOSSES = {"classes": "cross-entropy", "values": "squared-error"}
+PAPER_STEPS, PAPER_EPOCHS = 50_000, 500
+
+
+def paper(task: str = "classes", steps: int | None = None) -> Recipe:
+    """The recipe of Mahdavi et al.'s official code, restated (docs/labels.md, "Recipes").
+
+    Adam at 1e-3, minibatches of 256, a linear rise from a hundredth over the first 5% of the steps, then a cosine to 0.
+    steps: exactly so many, instead of 500 epochs and 50,000 steps at least
+    """
+    phase = Adam(
+        steps=PAPER_STEPS if steps is None else steps,
+        peak=1e-3,
+        warmup=0.05,
+        start=100.0,
+        rise="linear",
+        epochs=PAPER_EPOCHS if steps is None else None,
+    )
+    return Recipe(name="paper", revision=1, loss=LABEL_LOSSES[task], phases=(phase,), batch=256)
+
+
 DEFAULT_STOPPING = Stopping()
+PAPER_STOPPING = Stopping(check_every=500, slack=0.0)
 SEPARATOR_STOPPING = Stopping(check_every=10, slack=1e-10)

@@ -117,7 +117,7 @@ class Tiles:
         best = np.asarray(q[0] @ k[0])
         for head in range(1, self.heads):
             np.maximum(best, q[head] @ k[head], out=best)
-        best = best[: self.sources - top, : self.items - left]
+        best = self.level(best[: self.sources - top, : self.items - left])
         which, at = self.inside(top, left)
         found = best[at]
         best[at] = -np.inf
@@ -135,8 +135,12 @@ class Tiles:
         """Scores of the edges, each product by itself: those of the tiles but for their last bits. returns: (m',)"""
         out = np.empty(len(self.edges))
         for here, ends in self.pieces():
-            out[here] = np.max([np.einsum("ed,ed->e", q, k) for q, k in ends], axis=0)
+            out[here] = self.level(np.max([np.einsum("ed,ed->e", q, k) for q, k in ends], axis=0))
         return out
+
+    def level(self, best: Float) -> Float:
+        """What of the largest score is compared with the threshold: all of it. It never grows it, nor changes an order."""
+        return best
 
     def largest(self) -> float:
         """A bound that every product and every sum of products stays below."""

@@ -20,7 +20,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
@@ -29,17 +29,20 @@ import torch
 import keyspan
 from keyspan.errors import BadInput, KeyspanError
 from keyspan.evidence.record import Record, make_record
+from keyspan.files import safetensors
 from keyspan.files.contents import Contents
 from keyspan.files.paths import check_writable
 from keyspan.files.weights import ChannelWeights, write_weights
 from keyspan.lab.agenda import Agenda
 from keyspan.lab.checkpoints import Checkpoints
 from keyspan.lab.fleet import Control, Finished, sail
-from keyspan.problems import dichotomies, relations, sequences
-from keyspan.specs import Question, Run, canonical, decode
+from keyspan.lab.typed import plain
+from keyspan.problems import contexts, dichotomies, relations, sequences, typed
+from keyspan.problems.typed import TypedChannel
+from keyspan.specs import Layer, Question, Run, canonical, decode
 from keyspan.verdict import Verdict
 
-FAMILIES = (relations, dichotomies, sequences)  # imported so that their specs can be decoded
+FAMILIES = (relations, dichotomies, contexts, typed, sequences)  # imported so that their specs can be decoded
 
 
 def pick_device(name: str) -> str:
@@ -54,7 +57,7 @@ def pick_device(name: str) -> str:
 def record_of(finished: Finished, contents: Contents) -> Record:
     """A finished member as a record; where its graph or rows came from a file, with the path of that."""
     facts = dict(finished.facts)
-    for part in ("graph", "embeddings"):
+    for part in ("graph", "embeddings", "tokens"):
         sha = getattr(getattr(finished.run.problem, part, None), "content", None)
         if sha and (path := contents.source(sha)):
             facts[f"{part}_file"] = path
@@ -178,15 +181,32 @@ def _keep_weights(finished: Finished, folder: Path | None) -> None:
     if folder is None or finished.answers is None or "w_query" not in finished.answers:
         return
     folder.mkdir(parents=True, exist_ok=True)
-    kept = ChannelWeights(
-        w_query=finished.answers["w_query"],
-        w_key=finished.answers["w_key"],
-        bias=float(finished.answers["bias"]),
-        embeddings=finished.instance.embeddings,
-        edges=finished.instance.edges,
-        metadata={"run": canonical(finished.run.to_json()), "keyspan": keyspan.__version__},
-    )
-    write_weights(folder / f"{finished.run.run_id}.safetensors", kept)
+    about = {"run": canonical(finished.run.to_json()), "keyspan": keyspan.__version__}
+    if isinstance(finished.run.instrument, Layer):
+        safetensors.write(folder / f"{finished.run.run_id}.safetensors", dict(finished.answers), about)
+        return
+    for suffix, instance, w_query, w_key, bias in _channels(finished):
+        kept = ChannelWeights(
+            w_query=w_query,
+            w_key=w_key,
+            bias=bias,
+            embeddings=instance.embeddings,
+            edges=instance.edges,
+            metadata=about,
+        )
+        write_weights(folder / f"{finished.run.run_id}{suffix}.safetensors", kept)
+
+
+def _channels(finished: Finished) -> Iterator[tuple[str, Any, Any, Any, float]]:
+    """The plain channels that a member's weights are: itself, or one for every type. returns: end of the name, and each"""
+    answers, instrument = finished.answers, finished.run.instrument
+    assert answers is not None
+    if not isinstance(instrument, TypedChannel):
+        yield "", finished.instance, answers["w_query"], answers["w_key"], float(answers["bias"])
+        return
+    for t in range(len(finished.instance.edges)):
+        alone = plain(finished.instance, instrument, answers["w_query"], answers["w_key"], answers["gates"], t)
+        yield f"-{t}", *alone, 0.0
 
 
 # ------------------------------------------------------------------------------------------------------ serving
@@ -202,55 +222,72 @@ def serve(args: argparse.Namespace) -> int:
         say({"progress": {"run_ids": ids, "step": step, "steps": steps}})
 
     contents = Contents(Path(args.files) if args.files else None)
-    control = Control(
-        contents=contents,
-        checkpoints=Checkpoints(Path(args.checkpoints)) if args.checkpoints else None,
-        stop=stop,
-        notify=tell,
-    )
+    kept = Checkpoints(Path(args.checkpoints)) if args.checkpoints else None
+    control = Control(contents=contents, checkpoints=kept, stop=stop, notify=tell)
+    inbox = Inbox()
+    threading.Thread(target=inbox.read, args=(lines,), daemon=True).start()
+    return serve_shards(inbox, say, args.device, control, contents, Path(args.weights) if args.weights else None)
+
+
+def serve_shards(
+    inbox: Inbox,
+    say: Callable[[dict[str, Any]], bool],
+    device: str,
+    control: Control,
+    contents: Contents,
+    weights: Path | None,
+) -> int:
+    """Train what arrives and tell of it, until nothing more can arrive or somebody says stop. returns: the exit code
+
+    say: passes a message on, and says whether anybody got it. What is `fatal` would befall every other worker, too.
+    """
     try:
-        device = pick_device(args.device)
-    except BadInput as error:  # the driver says it, once, and not every worker
-        say({"error": str(error)})
+        device = pick_device(device)
+    except BadInput as error:
+        say({"error": str(error), "fatal": True})
         return error.exit_code
     say({"ready": device})
-    inbox = _Inbox(lines)
     while True:
         try:
             runs = inbox.wait()
             if runs is None:
                 return 0
             for finished in sail(runs, device, control, more=inbox.more):
-                _keep_weights(finished, Path(args.weights) if args.weights else None)  # a record says that all is done
+                _keep_weights(finished, weights)  # a record says that all is done
                 said = say({"record": record_of(finished, contents).to_json()})
                 if said and control.checkpoints:  # a record that reached nobody is made again from its checkpoint
                     control.checkpoints.drop(finished.run.run_id)
         except KeyspanError as error:
             say({"error": str(error)})
         except OSError as error:
-            say({"error": f"The disk must allow it, but {error}. Check the path, the rights and the space."})
-        if stop():
+            fix = "Check the path, the rights and the space."
+            say({"error": f"The disk must allow it, but {error}. {fix}", "fatal": True})
+        if control.stop():
             return 0
         say({"idle": True})
 
 
-class _Inbox:
-    """Shards as they arrive, read by a thread of its own, so that a fleet at sea can take on more."""
+class Inbox:
+    """Shards as they arrive, put in by another thread, so that a fleet at sea can take on more."""
 
-    def __init__(self, lines: TextIO) -> None:
+    def __init__(self) -> None:
         self._arrived: queue.SimpleQueue[list[Run] | KeyspanError | None] = queue.SimpleQueue()
         self._over = False
-        threading.Thread(target=self._read, args=(lines,), daemon=True).start()
 
-    def _read(self, lines: TextIO) -> None:
+    def read(self, lines: Iterable[str]) -> None:
+        """Shards, a line each; when there are no more, it is over."""
         for line in lines:
-            try:
-                self._arrived.put([Run.from_json(data) for data in json.loads(line)["runs"]])
-            except KeyspanError as error:
-                self._arrived.put(error)
-            except (ValueError, KeyError, TypeError) as error:
-                self._arrived.put(BadInput(f"A shard must be a line of JSON with `runs`, but got {error!r}. Send one."))
+            self.put(line)
         self._arrived.put(None)
+
+    def put(self, line: str) -> None:
+        """A shard, as a line of JSON."""
+        try:
+            self._arrived.put([Run.from_json(data) for data in json.loads(line)["runs"]])
+        except KeyspanError as error:
+            self._arrived.put(error)
+        except (ValueError, KeyError, TypeError) as error:
+            self._arrived.put(BadInput(f"A shard must be a line of JSON with `runs`, but got {error!r}. Send one."))
 
     def _next(self) -> list[Run]:
         found = self._arrived.get()

@@ -9,10 +9,25 @@ paper: m 128 to 4096, m/d 1 to 32, for a GPU, trained in bf16 (cells measured in
 
 from __future__ import annotations
 
-from keyspan.papers.adler_statistics import STATISTICS
-from keyspan.papers.figures import TIERS, Figure, Paper
+from collections.abc import Sequence
+
+from keyspan.papers import (
+    adler_intervals,
+    adler_statistics,
+    beyond,
+    beyond_intervals,
+    beyond_statistics,
+    stages,
+    stages_measured,
+)
+from keyspan.papers.adler_checks import CHECKS
+from keyspan.papers.compared import Comparison, compared
+from keyspan.papers.compared import questions as compared_questions
+from keyspan.papers.figures import TIERS, Figure, Found, Paper
 from keyspan.papers.measured import measured
 from keyspan.papers.sweeps import Size, Sweep, beyond_reach, grid, questions
+from keyspan.runners.driver import Outcome
+from keyspan.specs import Question
 
 PAPER = "adler"
 DIAGONAL = 8  # m / d of fig4
@@ -66,7 +81,10 @@ def _targets(tier: str) -> Sweep:
 
 
 def figures() -> dict[str, Figure]:
-    """Every figure by name, in the order of the paper; `map` and `targets` are ours."""
+    """Every figure by name, in the order of the paper; `map`, `targets` and the group `beyond` are ours.
+
+    The group `model` is of the paper's third version: softmax, values, a whole block.
+    """
     kinds = (
         ("fig1", "F1 against the key budget, a line per number of heads", _curves),
         ("fig2", "The best number of heads against m and against d", _whole_grid),
@@ -76,9 +94,26 @@ def figures() -> dict[str, Figure]:
         ("map", "Where several heads beat one", _whole_grid),
         ("targets", "What less than exact recovery saves", _targets),
     )
-    return {name: Figure(name, title, {tier: sweep(tier) for tier in TIERS}) for name, title, sweep in kinds}
+    mine = {name: Figure(name, title, {tier: sweep(tier) for tier in TIERS}) for name, title, sweep in kinds}
+    return mine | beyond.figures() | stages.figures()
+
+
+def _asked(figure: Figure, tier: str, seed: int) -> list[Question]:
+    sweep = figure.tiers[tier]
+    if isinstance(sweep, stages.Stage):
+        return stages.questions(sweep, seed)
+    return compared_questions(sweep, seed) if isinstance(sweep, Comparison) else questions(sweep, seed)
+
+
+def _read(figure: Figure, tier: str, asked: Sequence[Question], outcomes: Sequence[Outcome]) -> Found:
+    sweep = figure.tiers[tier]
+    if isinstance(sweep, stages.Stage):
+        return stages_measured.measured(figure, tier, asked, outcomes)
+    return (compared if isinstance(sweep, Comparison) else measured)(figure, tier, asked, outcomes)
 
 
 def paper() -> Paper:
     """The paper as the laboratory knows it."""
-    return Paper(PAPER, figures(), lambda figure, tier, seed: questions(figure.tiers[tier], seed), measured, STATISTICS)
+    statistics = {**adler_statistics.STATISTICS, **beyond_statistics.STATISTICS, **stages_measured.STATISTICS}
+    intervals = {**adler_intervals.INTERVALS, **beyond_intervals.INTERVALS, **stages_measured.INTERVALS}
+    return Paper(PAPER, figures(), _asked, _read, statistics, intervals, CHECKS)

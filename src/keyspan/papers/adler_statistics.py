@@ -9,6 +9,7 @@ from keyspan.evidence.cells import Cell
 from keyspan.evidence.fits import LawFit, fit_law
 from keyspan.papers.figures import Statistic
 from keyspan.papers.measured import Curves, Measured
+from keyspan.theory.bounds import gardner_load
 
 FIT_CELLS = 6  # below, a fit of two parameters says nothing
 SHARE_CELLS = 2  # below, a share of cells or pairs says nothing
@@ -70,23 +71,36 @@ def _best(curves: Curves, fewest: int = 1) -> tuple[int, int] | None:
 
 def several_share_compressed(found: Measured) -> float | None:
     """Share of the cells with m > d where several heads reach the target at a strictly smaller D_K than one."""
-    return _share(c.several_beat_one for c in _reached(found) if c.items > c.d_model)
+    return _share(c.several_beat_one for c in reached(found) if c.items > c.d_model)
 
 
 def one_share_uncompressed(found: Measured) -> float | None:
     """Share of the cells with m <= d where no number of heads beats one."""
-    return _share(not c.several_beat_one for c in _reached(found) if c.items <= c.d_model)
+    return _share(not c.several_beat_one for c in reached(found) if c.items <= c.d_model)
+
+
+def line_gain(found: Measured) -> float | None:
+    """Share of the cells where P(m', 1) > d^2 says rightly whether several heads beat one, less the same for m > d."""
+    cells = reached(found)
+    line = _share(c.several_beat_one == above_line(c) for c in cells)
+    plain = _share(c.several_beat_one == (c.items > c.d_model) for c in cells)
+    return None if line is None or plain is None else line - plain
+
+
+def above_line(cell: Cell) -> bool:
+    """Whether P(m', 1) > d^2: one head cannot hold the cell at any width (conjectured)."""
+    return gardner_load(cell.edges, cell.items, 1) > cell.d_model**2
 
 
 def heads_rise_with_items(found: Measured) -> float | None:
     """Share of the pairs of cells with one d where the larger m has at least as many heads; 0 if it never has more."""
-    cells = _reached(found)
+    cells = reached(found)
     return _rising([(a, b) for a, b in combinations(sorted(cells, key=lambda c: c.items), 2) if a.d_model == b.d_model])
 
 
 def heads_rise_with_less_width(found: Measured) -> float | None:
     """Share of the pairs of cells with one m where the smaller d has at least as many heads; 0 if it never has more."""
-    cells = _reached(found)
+    cells = reached(found)
     return _rising([(a, b) for a, b in combinations(sorted(cells, key=lambda c: -c.d_model), 2) if a.items == b.items])
 
 
@@ -96,7 +110,7 @@ def _rising(pairs: Sequence[tuple[Cell, Cell]]) -> float | None:
 
 def diagonal_growth(found: Measured) -> float | None:
     """D_K* / law at the largest m of the diagonal over the same at the smallest, of three cells or more."""
-    ratios = [c.ratio for c in sorted(_reached(found), key=lambda c: c.items) if c.ratio]
+    ratios = [c.ratio for c in sorted(reached(found), key=lambda c: c.items) if c.ratio]
     return ratios[-1] / ratios[0] if len(ratios) >= DIAGONAL_CELLS else None
 
 
@@ -132,20 +146,21 @@ def log_gain(found: Measured) -> float | None:
 
 def ratio_spread(found: Measured) -> float | None:
     """Largest D_K* / law over smallest."""
-    ratios = [c.ratio for c in _reached(found) if c.ratio]
+    ratios = [c.ratio for c in reached(found) if c.ratio]
     return max(ratios) / min(ratios) if len(ratios) >= FIT_CELLS else None
 
 
 def law_of(found: Measured) -> LawFit | None:
     """The law fitted to a figure's cells, where there are enough."""
-    known = [cell for cell in _reached(found) if not cell.cut_short]
+    known = [cell for cell in reached(found) if not cell.cut_short]
     return fit_law(found.at(0.99)) if len(known) >= FIT_CELLS else None
 
 
 # ------------------------------------------------------------------------------------------------------ helpers
 
 
-def _reached(found: Measured) -> list[Cell]:
+def reached(found: Measured) -> list[Cell]:
+    """The cells that reached F1 0.99."""
     return [cell for cell in found.at(0.99) if cell.key_budget is not None]
 
 
@@ -173,6 +188,7 @@ STATISTICS: Mapping[str, Statistic] = {
         one_head_deficit,
         several_share_compressed,
         one_share_uncompressed,
+        line_gain,
         heads_rise_with_items,
         heads_rise_with_less_width,
         diagonal_growth,

@@ -1,7 +1,7 @@
 """Claims as data (`claims.toml`), the statistics they are tested on, and what a figure's measurements say of them.
 
 A claim holds, fails, or cannot be said: where too few cells or seeds were measured, or where a member failed. Every
-statistic is a function of what one figure measured, and knows no threshold.
+statistic is a function of what one figure measured, or of theory alone, and knows no threshold.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from importlib import resources
 from typing import Any
 
 from keyspan.errors import BadInput
-from keyspan.papers.figures import Found, Paper, Statistic
+from keyspan.papers.figures import Found, Paper
 
 SEEDS = 3  # below, a point is no evidence: the tier `smoke` shows that everything works, and decides nothing
 
@@ -28,49 +28,80 @@ TESTS: dict[str, Callable[[float, Any], bool]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """A claim of a paper and how it is tested. figures: which of them can decide it    expected: by the paper"""
+    """A claim of a paper and how it is tested.
+
+    source: where the paper says it    figures: which of them can decide it, the best first    theory: decided by
+    computing alone    why: what is missing to decide it here, then `proxy` comes nearest    interval: of the statistic
+    power: what the check can tell apart    expected: by the paper
+    """
 
     id: str
     paper: str
-    figures: tuple[str, ...]
+    source: str
     claim: str
     statistic: str
     test: str
     threshold: float | tuple[float, float]
+    interval: str
+    power: str
     expected: str
+    figures: tuple[str, ...] = ()
+    theory: bool = False
+    why: str | None = None
+    proxy: str | None = None
+
+    def holds(self, value: float) -> bool:
+        """Whether the statistic meets the test."""
+        return TESTS[self.test](value, self.threshold)
+
+    def about(self) -> dict[str, Any]:
+        """The claim as JSON data."""
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
 
 
 @dataclass(frozen=True)
 class Judged:
-    """A claim with the statistic measured. holds: None where it cannot be said, then `reason` says why"""
+    """A claim with the statistic measured. holds: None where it cannot be said, then `reason` says why
+
+    low, high: the statistic's 95% interval, None where it has none
+    """
 
     claim: Claim
     figure: str
     tier: str
     measured: float | None
+    low: float | None
+    high: float | None
     holds: bool | None
     reason: str | None
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON data."""
-        about = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self.claim).items() if k != "figures"}
-        found = {"figure": self.figure, "tier": self.tier, "measured": self.measured, "holds": self.holds}
-        return about | found | {"reason": self.reason}
+        about = {k: v for k, v in self.claim.about().items() if k not in ("figures", "theory", "why", "proxy")}
+        found = {"figure": self.figure, "tier": self.tier, "measured": self.measured, "low": self.low, "high": self.high}
+        return about | found | {"holds": self.holds, "reason": self.reason}
 
 
 @cache
-def _all() -> tuple[Claim, ...]:
+def every() -> tuple[Claim, ...]:
+    """All claims of all papers, in the order of the file."""
     return tuple(read(resources.files("keyspan.papers").joinpath("claims.toml").read_text("utf-8")))
 
 
 def load(paper: Paper) -> tuple[Claim, ...]:
-    """The claims about a paper's figures, checked: known tests, statistics that the paper has, ids that are unique."""
-    mine = tuple(claim for claim in _all() if claim.paper == paper.name)
-    check_statistics(mine, paper.statistics)
+    """The claims of a paper that its figures or checks can decide, refused if they are tested on nothing known."""
+    mine = tuple(claim for claim in every() if claim.paper == paper.name and decidable(claim, paper))
+    check_statistics((c for c in mine if not c.theory), paper.statistics)
+    check_statistics((c for c in mine if c.theory), paper.checks)
     return mine
 
 
-def check_statistics(claims: Iterable[Claim], statistics: Mapping[str, Statistic]) -> None:
+def decidable(claim: Claim, paper: Paper) -> bool:
+    """Whether the paper, as far as it is built, has what decides the claim."""
+    return claim.theory or any(figure in paper.figures for figure in claim.figures)
+
+
+def check_statistics(claims: Iterable[Claim], statistics: Mapping[str, Any]) -> None:
     """Refuse a claim that is tested on nothing known."""
     for claim in claims:
         if claim.statistic not in statistics:
@@ -89,15 +120,25 @@ def read(text: str) -> list[Claim]:
             f"Claims must be tables [[claims]] with the fields of a claim, but got {error}. Correct the file."
         ) from None
     for claim in claims:
-        pair = isinstance(claim.threshold, tuple)
-        if claim.test not in TESTS or pair != (claim.test == "between"):
-            raise BadInput(
-                f"The claim `{claim.id}` must have a known test with its threshold, but got "
-                f"{claim.test!r} {claim.threshold!r}. Correct the file."
-            )
+        _check(claim)
     if len({claim.id for claim in claims}) < len(claims):
         raise BadInput("The ids of claims must be unique, but got one twice. Correct the file.")
     return claims
+
+
+def _check(claim: Claim) -> None:
+    pair = isinstance(claim.threshold, tuple)
+    if claim.test not in TESTS or pair != (claim.test == "between"):
+        raise BadInput(
+            f"The claim `{claim.id}` must have a known test with its threshold, but got "
+            f"{claim.test!r} {claim.threshold!r}. Correct the file."
+        )
+    ways = [name for name in ("figures", "theory", "why") if getattr(claim, name)]
+    if len(ways) != 1:
+        raise BadInput(
+            f"The claim `{claim.id}` must have one of `figures`, `theory` and `why`, but got {' and '.join(ways) or 'none'}. "
+            "Correct the file."
+        )
 
 
 def _claim(row: dict[str, Any]) -> Claim:
@@ -107,10 +148,11 @@ def _claim(row: dict[str, Any]) -> Claim:
 
 def judge(found: Found, paper: Paper) -> list[Judged]:
     """Every claim that this figure can decide."""
-    return [_judge(claim, found, paper) for claim in load(paper) if found.figure.name in claim.figures]
+    return [judge_one(claim, found, paper) for claim in load(paper) if found.figure.name in claim.figures]
 
 
-def _judge(claim: Claim, found: Found, paper: Paper) -> Judged:
+def judge_one(claim: Claim, found: Found, paper: Paper) -> Judged:
+    """What a figure, as measured, says of a claim."""
     value = None if found.failed_cells else paper.statistics[claim.statistic](found)
     if found.failed_cells:
         reason: str | None = f"{len(found.failed_cells)} cells have members without a number"
@@ -120,5 +162,13 @@ def _judge(claim: Claim, found: Found, paper: Paper) -> Judged:
         reason = f"{found.seeds} seeds a point are too few to decide it; take a larger tier"
     else:
         reason = None
-    holds = None if value is None or reason else TESTS[claim.test](value, claim.threshold)
-    return Judged(claim, found.figure.name, found.tier, value, holds, reason)
+    interval = paper.intervals.get(claim.statistic)
+    low, high = (None, None) if value is None or interval is None else interval(found) or (None, None)
+    holds = None if value is None or reason else claim.holds(value)
+    return Judged(claim, found.figure.name, found.tier, value, low, high, holds, reason)
+
+
+def compute(claim: Claim, paper: Paper) -> Judged:
+    """What theory alone says of a claim. What is computed has no interval but itself."""
+    value = float(paper.checks[claim.statistic]())
+    return Judged(claim, "theory", "", value, value, value, claim.holds(value), None)

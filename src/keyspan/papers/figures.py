@@ -7,7 +7,7 @@ the statistics that its claims are tested on are the paper's; asking, judging, d
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from keyspan.errors import BadInput, shown
@@ -19,11 +19,15 @@ TIERS = ("smoke", "short", "paper")
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of a paper: what it shows, and its sweep at every tier (data that its paper understands)."""
+    """A figure of a paper: what it shows, and its sweep at every tier (data that its paper understands).
+
+    group: figures that the paper's bare name does not mean; they are asked for by name, or all together by the group's
+    """
 
     name: str
     title: str
     tiers: Mapping[str, Any]
+    group: str = ""
 
 
 class Found(Protocol):
@@ -53,6 +57,8 @@ class Found(Protocol):
 
 
 Statistic = Callable[[Any], float | None]
+Interval = Callable[[Any], tuple[float, float] | None]
+Check = Callable[[], float]
 
 
 @dataclass(frozen=True)
@@ -62,6 +68,8 @@ class Paper:
     figures: by name, in the paper's order    questions: what a figure asks at a tier, for one set of instances
     measured: its data, read off the outcomes of these questions (a figure may ask none, and compute)
     statistics: by name, of what a figure came to; None where too little was measured to say
+    intervals: by the name of the statistic, its 95% interval; None where it has none
+    checks: statistics that theory alone computes, by name, within a second and from no measurement
     """
 
     name: str
@@ -69,14 +77,21 @@ class Paper:
     questions: Callable[[Figure, str, int], list[Question]]
     measured: Callable[[Figure, str, Sequence[Question], Sequence[Outcome]], Found]
     statistics: Mapping[str, Statistic]
+    intervals: Mapping[str, Interval] = field(default_factory=dict)
+    checks: Mapping[str, Check] = field(default_factory=dict)
+
+
+def names(paper: str, figures: Mapping[str, Figure]) -> list[str]:
+    """Everything of a paper that can be asked for: itself, its figures, its groups of figures."""
+    groups = dict.fromkeys(f.group for f in figures.values() if f.group)
+    return [paper, *(f"{paper}:{name}" for name in (*figures, *groups))]
 
 
 def choose(paper: str, figures: Mapping[str, Figure], name: str, tier: str) -> list[Figure]:
-    """The figures that `adler` or `adler:fig1` names, or `BadInput` with the list of those there are."""
-    wanted, _, figure = name.partition(":")
-    known = f"{paper}, " + ", ".join(f"{paper}:{f}" for f in figures)
-    if wanted != paper or (":" in name and figure not in figures):
-        raise BadInput(f"What to reproduce must be one of {known}, but got {name!r}. Choose one.")
+    """The figures that `adler`, `adler:fig1` or `adler:beyond` names, or `BadInput` with the list of those there are."""
+    if name not in names(paper, figures):
+        raise BadInput(f"What to reproduce must be one of {', '.join(names(paper, figures))}, but got {name!r}. Choose one.")
     if tier not in TIERS:
         raise BadInput(f"`--tier` must be {'|'.join(TIERS)}, but got {shown(tier)}. Choose one.")
-    return [figures[figure]] if figure else list(figures.values())
+    figure = name.partition(":")[2]
+    return [figures[figure]] if figure in figures else [f for f in figures.values() if f.group == figure]

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import keyspan
 from keyspan.errors import BadInput, shown
-from keyspan.papers import adler, claims
-from keyspan.papers.figures import Figure, Found, Paper, choose
+from keyspan.papers import adler, claims, modern
+from keyspan.papers.figures import Figure, Found, Paper, choose, names
 from keyspan.runners.driver import Outcome
+from keyspan.runners.given import Rows
 from keyspan.specs import Question, canonical
 
 SCHEMA = 1
-PAPERS: Mapping[str, Callable[[], Paper]] = {adler.PAPER: adler.paper}
+PAPERS: Mapping[str, Callable[[], Paper]] = {adler.PAPER: adler.paper, modern.PAPER: modern.paper}
 Answerer = Callable[[list[Question]], Sequence[Outcome]]
 
 
@@ -33,15 +34,28 @@ class Plan:
         return list({canonical(q.to_json()): q for _, asked in self.figures for q in asked}.values())
 
 
-def plan(name: str, tier: str, seed: int = 0) -> Plan:
-    """What `adler` or `adler:fig3` asks at a tier. seed: which set of instances"""
+def plan(name: str, tier: str, seed: int = 0, rows: Rows | None = None) -> Plan:
+    """What `adler`, `adler:fig3` or `adler:beyond` asks at a tier.
+
+    seed: which set of instances    rows: item vectors that were given, where a figure can be asked of others than its own
+    """
     wanted = name.partition(":")[0] if isinstance(name, str) else ""
     if wanted not in PAPERS:
-        known = ", ".join(p if not f else f"{p}:{f}" for p in PAPERS for f in ("", *PAPERS[p]().figures))
+        known = ", ".join(name for p in PAPERS for name in names(p, PAPERS[p]().figures))
         raise BadInput(f"What to reproduce must be one of {known}, but got {shown(name)}. Choose one.")
     paper = PAPERS[wanted]()
     chosen = choose(paper.name, paper.figures, name, tier)
+    if rows is not None:
+        chosen = [_over(figure, tier, rows) for figure in chosen]
     return Plan(name, paper, tier, tuple((f, tuple(paper.questions(f, tier, seed))) for f in chosen))
+
+
+def _over(figure: Figure, tier: str, rows: Rows) -> Figure:
+    """The figure, of item vectors that were given."""
+    over = getattr(figure.tiers[tier], "over", None)
+    if over is None:
+        raise BadInput(f"`--embeddings` must be left out of {figure.name}, but got {shown(rows.name)}. adler:block takes them.")
+    return replace(figure, tiers={tier: over(rows)})
 
 
 @dataclass(frozen=True)

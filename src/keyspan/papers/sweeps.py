@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 
 from keyspan.problems.relations import Relations
-from keyspan.runners.questions import default_heads, relations_question
+from keyspan.runners.questions import default_heads, relations_question, replicates
 from keyspan.specs import Arm, Question
 from keyspan.theory.bounds import heads_needed, law
 
@@ -65,7 +65,14 @@ def heads_near(items: int, d_model: int) -> tuple[int, ...]:
 
 def questions(sweep: Sweep, seed: int = 0) -> list[Question]:
     """The questions of a sweep, one for every cell and target, or one for every cell's curves."""
-    return [q for size in sweep.cells for q in (_curves(sweep, size, seed) if sweep.curves else _searches(sweep, size, seed))]
+    replicates(sweep.seeds, seed)  # refuses a seed that is none, before it is looked up
+    return list(_questions(sweep, seed))
+
+
+@lru_cache(maxsize=64)  # figures share sweeps, and a question names every budget it allows
+def _questions(sweep: Sweep, seed: int) -> tuple[Question, ...]:
+    ask = _curves if sweep.curves else _searches
+    return tuple(q for size in sweep.cells for q in ask(sweep, size, seed))
 
 
 def _searches(sweep: Sweep, size: Size, seed: int) -> list[Question]:

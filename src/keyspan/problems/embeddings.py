@@ -13,7 +13,7 @@ from keyspan.problems import ContentSource
 from keyspan.seeds import Stream, tree_sum
 from keyspan.specs import Spec
 
-FAMILIES = ("one-hot", "gaussian", "sign", "sparse", "file")
+FAMILIES = ("one-hot", "gaussian", "sign", "sparse", "clustered", "file")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,11 +21,15 @@ class Embeddings(Spec, family="embeddings", version=1):
     """How item vectors are made. Every generated row has unit norm.
 
     name: one-hot (items <= d_model), gaussian (normal, then scaled to unit norm), sign (random signs / sqrt(d_model)),
-    sparse (`ones` ones in random places / sqrt(ones)), file    content: hash of the rows that came from a file
+    sparse (`ones` ones in random places / sqrt(ones)), clustered (`clusters` random centres, all with as many items or
+    one more; two items of a cluster have a cosine of `correlation` on average), file
+    content: hash of the rows that came from a file
     """
 
     name: str = "gaussian"
     ones: int | None = None
+    clusters: int | None = field(default=None, metadata={"absent": None})
+    correlation: float | None = field(default=None, metadata={"absent": None})
     content: str | None = field(default=None, metadata={"absent": None})
 
     def check(self) -> None:
@@ -37,6 +41,12 @@ class Embeddings(Spec, family="embeddings", version=1):
         )
         require((self.name == "sparse") == (self.ones is not None), "`ones` with sparse only", self.ones, "Set it there.")
         require(self.ones is None or self.ones >= 1, "`ones >= 1`", self.ones, "Set at least one coordinate.")
+        both = (self.clusters, self.correlation)
+        rule = "`clusters` and `correlation` with clustered only, and both there"
+        require(all((v is not None) == (self.name == "clustered") for v in both), rule, both, "Set them there.")
+        require(self.clusters is None or self.clusters >= 1, "`clusters >= 1`", self.clusters, "Items need a centre.")
+        rule = "`0 <= correlation < 1`"
+        require(self.correlation is None or 0 <= self.correlation < 1, rule, self.correlation, "Equal items are one item.")
         require((self.name == "file") == (self.content is not None), "`content` with file only", self.content, "Read it.")
 
 
@@ -51,6 +61,9 @@ def check_fit(spec: Embeddings, items: int, d_model: int) -> None:
         require(spec.ones <= d_model, "`ones <= d_model`", f"ones={spec.ones}, d_model={d_model}", "Use fewer ones.")
         room = math.comb(d_model, spec.ones)
         require(items <= room, "`items <= C(d_model, ones)`", f"items={items}, places={room}", "Raise d_model or ones.")
+    if spec.name == "clustered":
+        assert spec.clusters is not None
+        require(spec.clusters <= items, "`clusters <= items`", f"clusters={spec.clusters}, items={items}", "Use fewer.")
 
 
 def make(spec: Embeddings, items: int, d_model: int, problem_id: str, contents: ContentSource) -> NDArray[np.float64]:
@@ -64,9 +77,23 @@ def make(spec: Embeddings, items: int, d_model: int, problem_id: str, contents: 
     if spec.name == "one-hot":
         return np.eye(items, d_model)
     if spec.name == "gaussian":
-        x = stream.normal((items, d_model))
-        return x / np.sqrt(tree_sum(x * x))[:, None]
+        return _unit(stream.normal((items, d_model)))
+    if spec.name == "clustered":
+        return _clustered(stream, spec, items, d_model)
     return _distinct(stream, spec, items, d_model)
+
+
+def _unit(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    return x / np.sqrt(tree_sum(x * x))[:, None]
+
+
+def _clustered(stream: Stream, spec: Embeddings, items: int, d_model: int) -> NDArray[np.float64]:
+    """`x_i = sqrt(rho) c_g(i) + sqrt(1 - rho) z_i`, scaled to unit norm; centres c and rests z are gaussian unit rows."""
+    assert spec.clusters is not None and spec.correlation is not None
+    group = stream.permutation(items) % spec.clusters
+    centres = _unit(stream.normal((spec.clusters, d_model)))
+    rest = _unit(stream.normal((items, d_model)))
+    return _unit(math.sqrt(spec.correlation) * centres[group] + math.sqrt(1.0 - spec.correlation) * rest)
 
 
 def _distinct(stream: Stream, spec: Embeddings, items: int, d_model: int) -> NDArray[np.float64]:
@@ -107,6 +134,11 @@ def sign() -> Embeddings:
 def sparse(ones: int) -> Embeddings:
     """`ones` coordinates of 1/sqrt(ones) in random places."""
     return Embeddings(name="sparse", ones=ones)
+
+
+def clustered(clusters: int, correlation: float = 0.5) -> Embeddings:
+    """Correlated rows: `clusters` centres, and a cosine of `correlation` on average within each."""
+    return Embeddings(name="clustered", clusters=clusters, correlation=correlation)
 
 
 def coherence(rows: NDArray[np.float64], tile: int = 1024) -> float:

@@ -61,6 +61,17 @@ def leak_ratio(rows: Float) -> float:
     return float(leaks(rows).mean()) / expected if expected else math.inf
 
 
+def whitened(rows: Float) -> Float:
+    """`X (X^T X)^{-1/2}`, scaled to unit rows: what is left of correlation when every direction weighs alike.
+
+    A channel's weights act on `x` linearly, so what they can hold is the same for `X` and for `X A` with any invertible A.
+    Directions that no row has (rank below d) stay out.
+    """
+    left, sizes, right = np.linalg.svd(rows, full_matrices=False)
+    whole = (left[:, sizes > 1e-10 * sizes[0]]) @ right[sizes > 1e-10 * sizes[0]]
+    return np.asarray(whole / np.linalg.norm(whole, axis=1, keepdims=True))
+
+
 def restricted(rows: Float, sources: Int, targets: Int) -> SelfIncoherence:
     """The incoherence of given blocks, over all items outside them. sources, targets: (blocks, B)    rows: unit, (items, d)"""
     require(sources.shape == targets.shape, "sources and targets alike", (sources.shape, targets.shape), "Pair them.")

@@ -46,6 +46,11 @@ class Relations(Spec, family="relations", version=1):
         return graphs.edge_count(self.graph, self.items)
 
     @property
+    def bits(self) -> float:
+        """Entropy of the graph's family: bits to name one."""
+        return graphs.entropy(self.graph, self.items).value
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """(items, d_model, edges): what members must share to share a fleet."""
         return (self.items, self.d_model, self.edges)
@@ -89,7 +94,7 @@ class RelationInstance:
         """Entropy of the graph's family; of a bare graph: among graphs with as many edges."""
         if self.spec is None:
             return graphs.log2_choose(self.items**2, self.load)
-        return graphs.entropy(self.spec.graph, self.items).value
+        return self.spec.bits
 
     @cached_property
     def best(self) -> float:

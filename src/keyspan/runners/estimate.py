@@ -11,9 +11,10 @@ from keyspan.lab.search import Answer, propose
 from keyspan.problems.dichotomies import Dichotomies
 from keyspan.problems.relations import Relations
 from keyspan.problems.sequences import Sequences
+from keyspan.problems.typed import TypedRelations
 from keyspan.runners.local import workers_on
 from keyspan.runners.questions import RECIPES
-from keyspan.specs import Channel, Question, Run
+from keyspan.specs import Question, Run
 from keyspan.theory.bounds import law
 from keyspan.verdict import Status, Verdict
 
@@ -69,10 +70,11 @@ def _path(question: Question) -> list[Run]:
 
 def _predicted(run: Run, question: Question) -> Verdict:
     score = 0.0
-    if isinstance(run.problem, Relations) and isinstance(run.instrument, Channel):
+    relations, budget = getattr(run.problem, "relations", run.problem), getattr(run.instrument, "key_budget", None)
+    if isinstance(relations, Relations | TypedRelations) and budget is not None:
         named = RECIPES.get(run.recipe.name)  # type: ignore[attr-defined]
         share = named.share if named else 1.3
-        score = float(run.instrument.key_budget >= share * law(run.problem.edges, run.problem.d_model))
+        score = float(budget >= share * law(relations.edges, relations.d_model))
     elif isinstance(run.problem, Dichotomies):
         score = float(run.problem.examples < 2 * run.problem.dimension)
     elif isinstance(run.problem, Sequences):

@@ -52,15 +52,30 @@ def graph_from(
 
 
 def embeddings_from(
-    name: str, contents: Contents, *, items: int | None = None, d_model: int | None = None, ones: int | None = None
+    name: str,
+    contents: Contents,
+    *,
+    items: int | None = None,
+    d_model: int | None = None,
+    ones: int | None = None,
+    clusters: int | None = None,
+    correlation: float | None = None,
 ) -> Embeddings:
-    """An embeddings spec. sparse without `ones` takes an eighth of d_model; a file is read now and kept by its hash."""
+    """An embeddings spec; a file is read now and kept by its hash.
+
+    sparse without `ones` takes an eighth of d_model; clustered takes an eighth of the items as clusters, and 0.5.
+    """
+    given = {"--ones": ones, "--clusters": clusters, "--correlation": correlation}
     if name in emb.FAMILIES[:-1] or not looks_like_file(name):
         if name == "sparse" and ones is None and d_model is not None:
             ones = max(1, d_model // 8)
-        return Embeddings(name=name, ones=ones)
-    if ones is not None:
-        raise BadInput(f"`--ones` must be left out with an embeddings file, but got {ones}. It is for sparse rows.")
+        if name == "clustered":
+            clusters = max(1, (items or 8) // 8) if clusters is None else clusters
+            correlation = 0.5 if correlation is None else correlation
+        return Embeddings(name=name, ones=ones, clusters=clusters, correlation=correlation)
+    for flag, value in given.items():
+        if value is not None:
+            raise BadInput(f"`{flag}` must be left out with an embeddings file, but got {value}. The file has its rows.")
     rows = read_array(name)
     if (items is not None and d_model is not None) and rows.shape != (items, d_model):
         fix = f"Use --items {rows.shape[0]} --d-model {rows.shape[1]}."

@@ -2,7 +2,7 @@
 
 A worker is `python -m keyspan.lab.worker --serve`. It imports torch once and lives for the whole search. Records arrive as
 members finish, so a kill loses only what was unfinished, and that goes on from its checkpoint. A worker that dies gives
-its members back; a member that kills three workers in a row is recorded as out of memory when the system killed it.
+its members back (`pool`); a member on which three workers died is recorded as out of memory when the system killed them.
 """
 
 from __future__ import annotations
@@ -14,22 +14,19 @@ import signal
 import subprocess
 import sys
 import threading
-from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from keyspan.errors import BadInput, RunnerError
-from keyspan.evidence.record import Record, make_record
-from keyspan.lab.pack import shards
+from keyspan.errors import BadInput
+from keyspan.evidence.record import Record
+from keyspan.runners.pool import Fault, Message, Pool, Worker
 from keyspan.specs import Run
-from keyspan.verdict import Status, Verdict
 
-Progress = Callable[[list[str], int, int], None]
-_TRIES = 3
 DEVICES = ("auto", "cpu", "cuda")
+ON_GPUS = ("tf32", "bf16")  # arithmetics that only a GPU trains in
 GPU_NODES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 
 
@@ -58,62 +55,52 @@ def _may_have_gpu() -> bool:
 
 
 @dataclass(eq=False)
-class _Worker:
-    """A process and the members it holds."""
+class Process(Worker):
+    """A worker process, and the thread that listens to it."""
 
-    process: subprocess.Popen[str]
+    process: subprocess.Popen[str] = field(kw_only=True)
     thread: threading.Thread | None = None
-    holding: dict[str, Run] = field(default_factory=dict)
     garbled: str | None = None
+    heard: bool = False
 
 
-class LocalRunner:
+class LocalRunner(Pool[Process]):
     """Runs members on worker processes of this machine.
 
     device: auto, cpu or cuda    jobs: worker processes (default: one a core, one for a GPU)
     folder: where checkpoints and file contents lie    weights: keep trained weights here, if given
+    on_error: stop or continue, when a member has failed three times
     """
 
     def __init__(
-        self, device: str = "auto", jobs: int | None = None, folder: Path | None = None, weights: Path | None = None
+        self,
+        device: str = "auto",
+        jobs: int | None = None,
+        folder: Path | None = None,
+        weights: Path | None = None,
+        on_error: str = "stop",
     ) -> None:
         if device not in DEVICES:
             raise BadInput(f"`--device` must be {'|'.join(DEVICES)}, but got {device!r}. Choose one.")
-        self.device, self.folder, self.weights = device, folder, weights
-        self.jobs = jobs or workers_on(device)  # None: the first worker to start says what it is on
-        self._whole = device == "cuda"  # a GPU's one worker takes all there is: it knows best what goes together
-        self._deaths: Counter[str] = Counter()
-        self._workers: list[_Worker] = []
-        self._inbox: queue.Queue[tuple[_Worker, dict[str, Any] | None]] = queue.Queue()
+        super().__init__(device, jobs or workers_on(device), on_error)  # None: the first worker to start says what it is on
+        self.folder, self.weights = folder, weights
+        self._inbox: queue.Queue[tuple[Process, dict[str, Any] | None]] = queue.Queue()
 
-    def run(
-        self,
-        runs: Sequence[Run],
-        progress: Progress = lambda ids, step, steps: None,
-        more: Callable[[], Sequence[Run]] = lambda: (),
-    ) -> Iterator[Record]:
-        """Train and judge members, yielding a record as each finishes, in any order. more: asked after every record"""
-        jobs = self.jobs = self.jobs or self._ask()
-        waiting = deque(shards(runs, jobs))
-        self._deaths.clear()
-        self._busy(jobs, waiting)
-        while waiting or any(w.holding for w in self._workers):
-            worker, message = self._inbox.get()
-            if message is None:
-                yield from self._bury(worker, waiting)
-            elif "record" in message:
-                record = Record.from_json(message["record"])
-                worker.holding.pop(record.run_id, None)
-                yield record
-                waiting.extend(shards(more(), jobs))
-                self._busy(jobs, waiting)
-            elif "progress" in message:
-                p = message["progress"]
-                progress(p["run_ids"], p["step"], p["steps"])
-            elif "error" in message:
-                raise BadInput(message["error"])
-            elif "idle" in message:
-                self._hand(worker, waiting)
+    def refuse(self, runs: Sequence[Run]) -> None:
+        """`BadInput` for what can be known to fail before a worker is asked: a GPU, or its arithmetic, where there is none."""
+        if _may_have_gpu() and self.device != "cpu":
+            return
+        if self.device == "cuda":
+            raise BadInput("`--device cuda` needs a CUDA device, but this machine shows none. Use --device cpu.")
+        for run in runs:
+            if run.arithmetic in ON_GPUS:
+                asked = f"`--arithmetic {run.arithmetic}`"
+                raise BadInput(f"{asked} needs a CUDA device, but got a CPU. Use fp32, or --hand-out and a GPU machine.")
+
+    @property
+    def backlog(self) -> int:
+        """Messages that wait to be heard."""
+        return self._inbox.qsize()
 
     def close(self) -> list[Record]:
         """Stop the workers; they checkpoint what is unfinished. returns: records that finished on the way out"""
@@ -127,11 +114,7 @@ class LocalRunner:
                 worker.process.wait(timeout=20)
             except subprocess.TimeoutExpired:
                 worker.process.kill()
-                worker.process.wait()
-            if worker.thread:
-                worker.thread.join()
-            if worker.process.stdout:
-                worker.process.stdout.close()
+            self._dismiss(worker)
         self._workers = []
         left: list[Record] = []
         while not self._inbox.empty():
@@ -142,17 +125,17 @@ class LocalRunner:
 
     # --------------------------------------------------------------------------------------------- workers
 
-    def _ask(self) -> int:
+    def _count(self) -> int:
         """Start one worker and hear which device it took. returns: how many there shall be"""
-        self._start()
+        self._workers.append(self._start(0))
         _, message = said = self._inbox.get()
         if message is None or "ready" not in message:
             self._inbox.put(said)  # `run` knows what to do about it
             return 1
-        self._whole = message["ready"] == "cuda"
+        self._gpu = message["ready"] == "cuda"
         return workers_on(str(message["ready"])) or 1
 
-    def _start(self) -> _Worker:
+    def _start(self, slot: int) -> Process:
         command = [sys.executable, "-m", "keyspan.lab.worker", "--serve", "--device", self.device]
         if self.folder:
             command += ["--files", str(self.folder / "files"), "--checkpoints", str(self.folder / "checkpoints")]
@@ -167,13 +150,12 @@ class LocalRunner:
             env={**os.environ, **threads},
             start_new_session=True,  # Ctrl-C is for the driver, which tells the workers in its own way
         )
-        worker = _Worker(process)
+        worker = Process(slot, process=process)
         worker.thread = threading.Thread(target=self._listen, args=(worker,), daemon=True)
         worker.thread.start()
-        self._workers.append(worker)
         return worker
 
-    def _listen(self, worker: _Worker) -> None:
+    def _listen(self, worker: Process) -> None:
         """Pass on what a worker says. Whatever happens here, the end of it is told, or `run` would wait for ever."""
         assert worker.process.stdout is not None
         try:
@@ -188,55 +170,35 @@ class LocalRunner:
         finally:
             self._inbox.put((worker, None))
 
-    def _busy(self, jobs: int, waiting: deque[list[Run]]) -> None:
-        """Give every worker that has nothing to do a shard; start those that are missing."""
-        if self._whole and waiting and not any(self._deaths[run.run_id] for shard in waiting for run in shard):
-            everything = [run for shard in waiting for run in shard]
-            waiting.clear()
-            self._give(self._workers[0] if self._workers else self._start(), everything)
-            return
-        idle = sum(not worker.holding for worker in self._workers)
-        for _ in range(min(jobs - len(self._workers), len(waiting) - idle)):
-            self._start()
-        for worker in self._workers:
-            self._hand(worker, waiting)
+    def _hear(self) -> tuple[Process, Message | Fault]:
+        worker, message = self._inbox.get()
+        if message is not None:
+            worker.heard = True
+            return worker, message
+        code = worker.process.wait()
+        if worker.garbled is not None:
+            why = f"A worker must speak in lines of JSON, but said {worker.garbled}. Nothing else may print there."
+            return worker, Fault(why, useless=True)
+        if not worker.holding and not worker.heard:
+            return worker, Fault(f"A worker must start, but it ended with exit {code}. See the messages above.", useless=True)
+        return worker, Fault(f"the worker ended with exit {code}", memory=code == -signal.SIGKILL)
 
-    def _hand(self, worker: _Worker, waiting: deque[list[Run]]) -> None:
-        """Give a worker its next shard, if it has none."""
-        if not worker.holding and waiting:
-            self._give(worker, waiting.popleft())
-
-    @staticmethod
-    def _give(worker: _Worker, shard: list[Run]) -> None:
-        worker.holding |= {run.run_id: run for run in shard}
+    def _send(self, worker: Process, shard: list[Run]) -> None:
         assert worker.process.stdin is not None
         with suppress(BrokenPipeError):  # it has died; its end of the line will tell
             worker.process.stdin.write(json.dumps({"runs": [run.to_json() for run in shard]}) + "\n")
             worker.process.stdin.flush()
 
-    def _bury(self, worker: _Worker, waiting: deque[list[Run]]) -> Iterator[Record]:
-        """A worker is gone: give its members to a new one, apart, so that the one that kills is found."""
-        code = worker.process.wait()
-        self._workers.remove(worker)
+    def _dismiss(self, worker: Process) -> None:
+        if worker.process.stdin:
+            _close(worker.process.stdin)
+        if worker.process.poll() is None:
+            worker.process.kill()
+        worker.process.wait()
         if worker.thread:
             worker.thread.join()
-        for pipe in (worker.process.stdin, worker.process.stdout):
-            if pipe:
-                _close(pipe)
-        if worker.garbled is not None:
-            raise RunnerError(f"A worker must speak in lines of JSON, but said {worker.garbled}. Nothing else may print there.")
-        for run_id, run in worker.holding.items():
-            self._deaths[run_id] += 1
-            if self._deaths[run_id] < _TRIES:
-                waiting.append([run])
-            elif code == -signal.SIGKILL:
-                yield make_record(run, Verdict(status=Status.OUT_OF_MEMORY), device=self.device, steps=0)
-            else:
-                raise RunnerError(f"A worker must finish its members, but {_TRIES} died in a row (exit {code}) on {run_id}.")
-        if not worker.holding and code not in (0, -signal.SIGTERM):
-            raise RunnerError(f"A worker must start, but it ended with exit {code}. See the messages above.")
-        if waiting:
-            self._hand(self._start(), waiting)
+        if worker.process.stdout:
+            worker.process.stdout.close()
 
 
 def _close(pipe: Any) -> None:

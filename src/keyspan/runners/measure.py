@@ -12,17 +12,20 @@ from keyspan.errors import BadInput
 from keyspan.evidence.record import head
 from keyspan.lab.crossing import Crossing
 from keyspan.lab.search import Answer, ArmAnswer, Probe
-from keyspan.problems import graphs
 from keyspan.problems.dichotomies import separable_fraction
 from keyspan.problems.relations import Relations
 from keyspan.problems.sequences import Sequences
+from keyspan.problems.shown import Batches, Contexts
+from keyspan.problems.typed import AnyRelations, TypedChannel, TypedRelations
 from keyspan.runners.driver import Outcome
 from keyspan.runners.lab import Lab, lab_or_default
 from keyspan.runners.questions import calibration_questions, relations_question
 from keyspan.runners.sequences import SequencesResult, measure_sequences
-from keyspan.specs import Channel, Question
+from keyspan.specs import Channel, Question, Spec
 from keyspan.theory.bounds import law, warren_budget
 from keyspan.verdict import Status, Verdict
+
+RETENTION = ("learned", "retained", "forgotten")  # of members that were shown batches
 
 
 def _interval(crossing: Crossing) -> dict[str, float | int | None]:
@@ -49,9 +52,9 @@ class RelationsResult:
         return self.outcome.answer
 
     @property
-    def problem(self) -> Relations:
+    def problem(self) -> AnyRelations:
         """The cell."""
-        assert isinstance(self.question.problem, Relations)
+        assert isinstance(self.question.problem, Relations | TypedRelations)
         return self.question.problem
 
     @property
@@ -68,8 +71,7 @@ class RelationsResult:
     def lower_bound(self) -> float:
         """Warren's count with the most heads tried, which is the lowest: it holds for every number of heads tried."""
         heads = max(arm.heads or 1 for arm in self.answer.arms)
-        bits = graphs.entropy(self.problem.graph, self.problem.items).value
-        return warren_budget(bits, self.problem.items, self.problem.d_model, heads)
+        return warren_budget(self.problem.bits, self.problem.items, self.problem.d_model, heads)
 
     @property
     def failed(self) -> int:
@@ -83,11 +85,14 @@ class RelationsResult:
         return head() | {
             "problem": self.problem.to_json(),
             "recipe": question.recipe.name,  # type: ignore[attr-defined]
+            "shown": _shown(question.recipe),
+            "sharing": getattr(question.instrument, "sharing", None),
             "arithmetic": question.arithmetic,
             "criterion": question.criterion,
             "threshold": "own" if question.score == "f1" else "best",
             "target": question.target,
             "seeds": len(question.replicates),
+            "starts": question.starts,
             "key_budget": _whole(answer.crossing),
             "interval_method": answer.method,
             "heads": best.heads if best else None,
@@ -104,6 +109,14 @@ class RelationsResult:
         }
 
 
+def _shown(recipe: Spec) -> dict[str, Any] | None:
+    """What training looked at, where it was not all pairs at every step."""
+    show = getattr(recipe, "show", None)
+    if isinstance(show, Contexts):
+        return {"contexts": show.items}
+    return {"batches": show.count, "replay": show.replay} if isinstance(show, Batches) else None
+
+
 def _arm_json(arm: ArmAnswer) -> dict[str, Any]:
     means = [{"key_budget": level, "score": mean} for level, mean in zip(arm.levels, arm.means, strict=True)]
     return {"heads": arm.heads, "key_budget": _whole(arm.crossing), "scores": means}
@@ -111,24 +124,26 @@ def _arm_json(arm: ArmAnswer) -> dict[str, Any]:
 
 def _probe_json(probe: Probe, provenance: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     channel, verdict, run_id = probe.run.instrument, probe.verdict, probe.run.run_id
-    assert isinstance(channel, Channel)
+    assert isinstance(channel, Channel | TypedChannel)
     scores = verdict.scores if verdict.measured else {}
     return {
         "heads": channel.heads,
         "d_key": channel.d_key,
         "key_budget": channel.key_budget,
         "seed": probe.replicate,
+        "start": getattr(probe.run.recipe, "draw", 0),
         "f1": scores.get("f1"),
         "f1_best": scores.get("f1_best"),
         "exact": verdict.exact,
         "margin": scores.get("margin"),
+        "gap_at_most": (verdict.witness.get("one_head") or {}).get("gap_at_most"),
         "steps": provenance.get(run_id, {}).get("steps"),
         "status": str(verdict.status),
         "run_id": run_id,
-    }
+    } | {name: scores[name] for name in RETENTION if name in scores}
 
 
-def measure_relations(problem: Relations, *, lab: Lab | None = None, **asked: Any) -> RelationsResult:
+def measure_relations(problem: AnyRelations, *, lab: Lab | None = None, **asked: Any) -> RelationsResult:
     """The key-budget capacity D_K* of a cell. `asked`: the keywords of `relations_question`."""
     question = relations_question(problem, **asked)
     return RelationsResult(question, lab_or_default(lab).answer([question])[0])
@@ -242,18 +257,19 @@ def calibrate(dimension: int = 16, *, lab: Lab | None = None, seeds: int = 200, 
 
 
 @overload
-def measure(problem: Relations, *, lab: Lab | None = None, **asked: Any) -> RelationsResult: ...
+def measure(problem: AnyRelations, *, lab: Lab | None = None, **asked: Any) -> RelationsResult: ...
 @overload
 def measure(problem: Sequences, *, lab: Lab | None = None, **asked: Any) -> SequencesResult: ...
-def measure(problem: Relations | Sequences, *, lab: Lab | None = None, **asked: Any) -> RelationsResult | SequencesResult:
-    """Measure a problem's capacity: for `Relations`, the smallest key budget that holds the graph; for `Sequences`, how
-    many of them a decoder recites.
+def measure(problem: AnyRelations | Sequences, *, lab: Lab | None = None, **asked: Any) -> RelationsResult | SequencesResult:
+    """Measure a problem's capacity: for `Relations` and `TypedRelations`, the smallest key budget that holds the graphs;
+    for `Sequences`, how many of them a decoder recites.
 
     lab: where records lie and what trains (default: the store of KEYSPAN_STORE, all cores)    asked: as on the command
-    line; for relations heads, key_budgets, seeds, seed, target, recipe, criterion, threshold, steps, arithmetic; for
-    sequences heads, d_model, measure, regime, seeds, seed, steps, doublings, batch, arithmetic and the fields of a decoder
+    line; for relations heads, key_budgets, seeds, seed, target, recipe, criterion, threshold, steps, contexts, batches,
+    replay, sharing, arithmetic, starts; for sequences heads, d_model, measure, regime, seeds, seed, steps, doublings,
+    batch, arithmetic and the fields of a decoder
     """
-    if isinstance(problem, Relations):
+    if isinstance(problem, Relations | TypedRelations):
         return measure_relations(problem, lab=lab, **asked)
     if isinstance(problem, Sequences):
         return measure_sequences(problem, lab=lab, **asked)

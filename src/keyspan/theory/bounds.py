@@ -27,7 +27,7 @@ RELATIVE_MARGIN = 0.1  # the margin, over the largest |W_Q W_K^T|, at which `cov
 
 @dataclass(frozen=True, kw_only=True)
 class Bound:
-    """One statement about D_K, or about the number of heads. `value` is None where it is that none will do.
+    """One statement about D_K, the number of heads, or of labelled examples. `value` is None where it is that none will do.
 
     validity: where it holds    constants: the numbers in it that are no theorem, or that were chosen
     """
@@ -38,7 +38,7 @@ class Bound:
     source: str
     note: str
     validity: str
-    about: Literal["key_budget", "heads"] = "key_budget"
+    about: Literal["key_budget", "heads", "examples"] = "key_budget"
     constants: Mapping[str, float] = field(default_factory=dict)
 
 

@@ -6,6 +6,7 @@ Gardner 1988; docs/mathematics.md, "Gardner". Symbols as in `theory.bounds`.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 from keyspan.errors import require
 from keyspan.theory.solving import check_sizes, root
@@ -31,6 +32,7 @@ def gardner_load(edges: int, items: int, heads: int, sources: int | None = None)
     return edges * _shortfall(b) + refusals * _shortfall(-b)
 
 
+@lru_cache(maxsize=4096)
 def heads_needed(edges: int, items: int, d_model: int) -> int | None:
     """h_min, the smallest h with P(m', h) <= h d^2: fewer heads cannot hold the graph at any width (conjectured).
 

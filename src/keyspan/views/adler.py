@@ -10,10 +10,10 @@ from typing import Any
 
 from keyspan.evidence.cells import Cell
 from keyspan.evidence.fits import LawFit
-from keyspan.papers.adler_statistics import law_of
+from keyspan.papers.adler_statistics import above_line, law_of
 from keyspan.papers.measured import Curves, Measured
 from keyspan.papers.sweeps import Size
-from keyspan.theory.bounds import gardner_load
+from keyspan.theory.bounds import gardner_load, trivial_budget
 from keyspan.views.drawings import Data
 from keyspan.views.figures import CurvePoint, ThresholdCurves, mean_interval
 
@@ -87,6 +87,7 @@ def _panel(curves: Curves) -> ThresholdCurves:
         high=None,
         title=f"m = {curves.items}, d = {curves.d_model}  (m/d = {curves.items / curves.d_model:g})",
         threshold="own",
+        construction=trivial_budget(curves.items),
     )
 
 
@@ -282,11 +283,6 @@ class HeadMap(Data):
             | {"several_beat_one": cell.several_beat_one, "clear": cell.clear, "above_gardner_line": above_line(cell)}
             for cell in self.cells
         ]
-
-
-def above_line(cell: Cell) -> bool:
-    """Whether P(m', 1) > d^2: one head cannot hold the cell at any width (conjectured)."""
-    return gardner_load(cell.edges, cell.items, 1) > cell.d_model**2
 
 
 def head_map_info(found: Measured) -> HeadMap:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from keyspan.evidence.cells import Cell
-from keyspan.views import adler
+from keyspan.views import adler, beyond_draw, stages
 from keyspan.views.drawings import Drawing
-from keyspan.views.figures import COLOURS, MARKERS, draw_threshold_curves
+from keyspan.views.figures import COLOURS, MARKERS, THEORY, draw_threshold_curves
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,7 +20,7 @@ def _shades(count: int) -> list[Any]:
     """Colours of an order: dark to light, told apart by colour-blind readers too."""
     from matplotlib import colormaps
 
-    return [colormaps["viridis"](0.9 * k / max(count - 1, 1)) for k in range(count)]
+    return [colormaps["viridis"](0.82 * k / max(count - 1, 1)) for k in range(count)]
 
 
 def _errors(cells: Sequence[Cell]) -> list[list[float]]:
@@ -48,7 +48,7 @@ def _legend(axes: Axes) -> None:
         axes.legend(handles, labels, **RIGHT)
 
 
-def draw_curves(info: adler.CurvePanels, axes: list[Axes]) -> None:
+def draw_curves(info: adler.CurvePanels | stages.StageCurves, axes: list[Axes]) -> None:
     """fig1: a panel for every cell, one legend, that of the panel with the most lines."""
     entries: list[tuple[list[Any], list[Any]]] = [([], [])]
     for k, (panel, ax) in enumerate(zip(info.panels, axes, strict=True)):
@@ -123,10 +123,10 @@ def draw_law_scatter(info: adler.LawScatter, axes: list[Axes]) -> None:
         )
     if info.cells:
         ends = [0.8 * min(c.law for c in info.cells), 1.25 * max(c.law for c in info.cells)]
-        ax.plot(ends, ends, color="grey", linestyle=":", linewidth=0.8, label="slope 1")
+        ax.plot(ends, ends, color="grey", **THEORY, label="the law, slope 1")
         if info.fit is not None:
             c = info.fit.fit.parameters["c"]
-            ax.plot(ends, [c.estimate * e for e in ends], color="black", linestyle="--", linewidth=1, label="fitted")
+            ax.plot(ends, [c.estimate * e for e in ends], color="black", linewidth=1, label="fitted")
             if c.low is not None and c.high is not None:
                 low, high = c.low, c.high
                 ax.fill_between(ends, [low * e for e in ends], [high * e for e in ends], color="grey", alpha=0.2, linewidth=0)
@@ -162,7 +162,7 @@ def draw_diagonal(info: adler.Diagonal, axes: list[Axes]) -> None:
         capsize=2,
         label=r"$D_K^*$",
     )
-    ax.plot(place, [c.law for c in info.cells], color="black", linestyle="--", linewidth=1, label=r"law $m\,\ln m/d$")
+    ax.plot(place, [c.law for c in info.cells], color="black", **THEORY, label=r"law $m\,\ln m/d$")
     for x, c in zip(place, info.cells, strict=True):
         if c.key_budget is None:
             ax.annotate("not reached", (x, c.law), xytext=(0, 4), textcoords="offset points", ha="center", fontsize=7)
@@ -238,8 +238,8 @@ def draw_head_map(info: adler.HeadMap, axes: list[Axes]) -> None:
         if c.heads is not None:
             ax.annotate(f"{c.heads}", (c.items, c.d_model), xytext=(5, 4), textcoords="offset points", fontsize=6.5)
     ends = [info.line[0][0], info.line[-1][0]]
-    ax.plot(*zip(*info.line, strict=True), color="black", linestyle="--", linewidth=1, label=r"$P(m, 1) = d^2$ (predicted)")
-    ax.plot(ends, ends, color="grey", linestyle=":", linewidth=1, label=r"$m = d$")
+    ax.plot(*zip(*info.line, strict=True), color="black", **THEORY, label=r"$P(m, 1) = d^2$ (predicted)")
+    ax.plot(ends, ends, color="grey", **THEORY, label=r"$m = d$")
     ax.set_xscale("log", base=2)
     ax.set_yscale("log", base=2)
     ax.set_xlim(*ends)
@@ -267,7 +267,7 @@ def draw_target_costs(info: adler.TargetCosts, axes: list[Axes]) -> None:
         said = "" if middle is None else f", median {middle:.2f}"
         style: Mapping[str, Any] = {"marker": MARKERS[k], "color": COLOURS[k], "linestyle": "none", "markersize": 5}
         ax.plot([x for x, _ in known], [r for _, r in known], label=f"F1 {target:g}{said}", **style)
-    ax.axhline(1, color="black", linestyle="--", linewidth=1, label="exact in all seeds")
+    ax.axhline(1, color="black", linewidth=0.8, label="exact in all seeds")
     ax.set_xticks(list(place), [f"{m}\n{d}" for m, d in info.sizes])
     ax.set_xlim(-0.6, len(info.sizes) - 0.4)
     most_ratio = max((info.ratio(size, t) or 1.0 for size in info.sizes for t in info.targets), default=1.0)
@@ -297,4 +297,14 @@ DRAWINGS: dict[str, Drawing] = {
     ),
     "map": Drawing(adler.head_map_info, draw_head_map, lambda info: (6.8, 3.8)),
     "targets": Drawing(adler.target_costs_info, draw_target_costs, lambda info: (max(5.2, 2.4 + 0.55 * len(info.sizes)), 3.0)),
+    **beyond_draw.DRAWINGS,
+    **{
+        name: Drawing(
+            stages.stage_info,
+            draw_curves,
+            lambda info: (1.6 + 2.9 * max(1, len(info.panels)), 2.9),
+            lambda info: max(1, len(info.panels)),
+        )
+        for name in ("softmax", "values", "block")
+    },
 }

@@ -8,12 +8,15 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from keyspan.views.figures import save_panels
+from keyspan.views.pictures import save_panels, svg_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MODULES = {"adler": "keyspan.views.adler_draw"}  # each has DRAWINGS, by the name of the figure
+MODULES = {
+    "adler": "keyspan.views.adler_draw",
+    "modern": "keyspan.views.modern",
+}  # each has DRAWINGS, by the name of the figure
 
 
 class Data:
@@ -44,8 +47,15 @@ def drawing_of(paper: str, figure: str) -> Drawing:
     return drawings[figure]
 
 
-def draw_figure(info: Any, figure: str, folder: Path, paper: str) -> list[Path]:
-    """Draw one figure to FOLDER/PAPER-NAME.svg, .png and .csv. returns: the paths"""
+def draw_figure(info: Any, figure: str, folder: Path, paper: str, width: str = "page") -> list[Path]:
+    """Draw one figure to FOLDER/PAPER-NAME.svg, .png, .csv and .pdf. returns: the paths"""
     drawing = drawing_of(paper, figure)
     stem = folder / f"{paper}-{figure}"
-    return save_panels(info, drawing.draw, stem, size=drawing.size(info), panels=drawing.panels(info))
+    return save_panels(info, drawing.draw, stem, size=drawing.size(info), panels=drawing.panels(info), width=width)
+
+
+def svg_of(info: Any, figure: str, paper: str) -> str:
+    """One figure as an `<svg>` element for a page, its ids the figure's own."""
+    drawing = drawing_of(paper, figure)
+    parts: dict[str, Any] = {"size": drawing.size(info), "panels": drawing.panels(info)}
+    return svg_text(info, drawing.draw, prefix=f"{paper}-{figure}-", **parts)

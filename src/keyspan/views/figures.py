@@ -1,31 +1,35 @@
 """Figures in two steps: `*_info` computes a small tuple of data that a test can check, `draw_*` only draws it.
 
-Conventions: theory is dashed, what was trained is solid with markers, intervals always; colours are Okabe and Ito's,
-which colour-blind readers tell apart, and every line has its own marker.
+Conventions: theory is dashed, explicit constructions are dotted, what was trained is solid with markers, intervals always;
+colours are Okabe and Ito's, which colour-blind readers tell apart, and every line has its own marker. Writing files is in
+`pictures`.
 """
 
 from __future__ import annotations
 
-import csv
-import logging
-import math
-import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from keyspan.errors import BadInput
-from keyspan.files.paths import replacing
+from keyspan.evidence.intervals import student
+from keyspan.problems.relations import Relations
+from keyspan.theory.bounds import trivial_budget
+from keyspan.views.pictures import WIDTHS, Drawn, save_panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+
+__all__ = [
+    "COLOURS", "CONSTRUCTION", "MARKERS", "THEORY", "WIDTHS", "CurvePoint", "ThresholdCurves", "draw_threshold_curves",
+    "mean_interval", "save", "save_panels", "threshold_curves_info",
+]  # fmt: skip
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-WIDTHS = {"column": 3.3, "page": 6.8}
+THEORY: Mapping[str, Any] = {"linestyle": "--", "linewidth": 1}
+FARTHEST = 1.6  # times what was measured: what lies beyond is said in words, not drawn
+CONSTRUCTION: Mapping[str, Any] = {"linestyle": ":", "linewidth": 1.2}
 
 
 @dataclass(frozen=True)
@@ -53,13 +57,18 @@ class ThresholdCurves:
     high: int | None
     title: str
     threshold: str
+    construction: int | None = None  # D_K of the explicit weights that are certain: one head per edge
 
     @property
     def alt_text(self) -> str:
         """The figure in words."""
         lines = ", ".join(str(h) for h in sorted({p.heads for p in self.points}))
         found = f"The smallest budget that meets {self.target} is {self.capacity}." if self.capacity else "None does."
-        return f"F1 against total key dimension for {lines} heads; {self.title}. The law is at {self.law:.1f}. {found}"
+        certain = f" Explicit weights are certain at {self.construction}." if self.construction else ""
+        return (
+            f"F1 against total key dimension for {lines} heads; {self.title}. The law is at {self.law:.1f}, the proven lower "
+            f"bound at {self.lower_bound:.1f}.{certain} {found}"
+        )
 
     def rows(self) -> list[dict[str, Any]]:
         """The data of the figure, for the CSV beside it."""
@@ -79,16 +88,9 @@ class ThresholdCurves:
 
 
 def mean_interval(values: list[float]) -> tuple[float, float | None, float | None]:
-    """Mean and its 95% Student interval, kept within [0, 1]; no interval for a single value."""
-    from scipy.special import stdtrit
-
-    n = len(values)
-    mean = sum(values) / n
-    if n < 2:
-        return mean, None, None
-    deviation = math.sqrt(sum((v - mean) ** 2 for v in values) / (n - 1) / n)
-    half = float(stdtrit(n - 1, 0.975)) * deviation
-    return mean, max(0.0, mean - half), min(1.0, mean + half)
+    """Mean of fractions and its 95% Student interval, kept within [0, 1]; no interval for a single value."""
+    mean, low, high = student(values)
+    return mean, None if low is None else max(0.0, low), None if high is None else min(1.0, high)
 
 
 def threshold_curves_info(result: Mapping[str, Any]) -> ThresholdCurves:
@@ -99,8 +101,8 @@ def threshold_curves_info(result: Mapping[str, Any]) -> ThresholdCurves:
         if probe[score] is not None:
             cells.setdefault((probe["heads"], probe["key_budget"]), []).append(probe[score])
     points = tuple(CurvePoint(h, b, *mean_interval(v), len(v)) for (h, b), v in sorted(cells.items()))
-    problem = result["problem"]
-    title = f"{problem['graph']['name']} on {problem['items']} items, d_model {problem['d_model']}"
+    problem = Relations.from_json(result["problem"])
+    title = f"{problem.graph.name} on {problem.items} items, d_model {problem.d_model}"
     key_budget = result["key_budget"]
     return ThresholdCurves(
         points=points,
@@ -112,6 +114,7 @@ def threshold_curves_info(result: Mapping[str, Any]) -> ThresholdCurves:
         high=key_budget["high"],
         title=title,
         threshold=result["threshold"],
+        construction=trivial_budget(problem.edges),
     )
 
 
@@ -134,8 +137,12 @@ def draw_threshold_curves(info: ThresholdCurves, axes: Axes) -> None:
             elinewidth=0.8,
             label=f"{heads} head{'s' if heads > 1 else ''}",
         )
-    axes.axvline(info.law, color="black", linestyle="--", linewidth=1, label=r"law $m'\ln m'/d$")
-    axes.axhline(info.target, color="grey", linestyle=":", linewidth=0.8)
+    axes.axvline(info.law, color="black", **THEORY, label="law m′ ln m′ / d")
+    axes.axvline(info.lower_bound, color="grey", **THEORY, label="lower bound, proven")
+    widest = max((p.key_budget for p in info.points), default=0)
+    if info.construction is not None and info.construction <= FARTHEST * max(widest, info.law):
+        axes.axvline(info.construction, color="black", **CONSTRUCTION, label="explicit weights, certain")
+    axes.axhline(info.target, color="grey", linewidth=0.5)
     if info.capacity is not None:
         high = axes.get_xlim()[1] if info.high is None else info.high  # without an end: to the edge of the picture
         axes.axvspan(info.low or 0, high, color="grey", alpha=0.15, linewidth=0)
@@ -148,78 +155,7 @@ def draw_threshold_curves(info: ThresholdCurves, axes: Axes) -> None:
     axes.legend(fontsize=7, frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5))
 
 
-class Info(Protocol):
-    """The data of a figure: rows for the CSV beside it, and the figure in words."""
-
-    @property
-    def alt_text(self) -> str: ...
-    def rows(self) -> list[dict[str, Any]]: ...
-
-
-Drawn = TypeVar("Drawn", bound=Info)
-
-
 def save(info: Drawn, draw: Callable[[Drawn, Axes], None], path: Path, width: str = "page") -> list[Path]:
-    """Write PATH.svg, PATH.png and PATH.csv, with the same bytes for the same data. returns: the paths"""
-    size = WIDTHS[width]
-    return save_panels(info, lambda data, axes: draw(data, axes[0]), path, size=(size, size * 0.5))
-
-
-def save_panels(
-    info: Drawn,
-    draw: Callable[[Drawn, list[Axes]], None],
-    path: Path,
-    *,
-    size: tuple[float, float],
-    panels: int = 1,
-) -> list[Path]:
-    """`save`, with so many panels in a row and a size in inches. draw: is given the axes of all panels"""
-    with _without_advice():
-        import matplotlib
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-
-    stem = path.with_suffix("") if path.suffix in (".svg", ".png", ".csv", ".pdf") else path
-    if stem.is_dir():
-        raise BadInput(f"`--figure` must be a file name, but got the folder {stem}. Name a file in it.")
-    stem.parent.mkdir(parents=True, exist_ok=True)
-    style: Any = {"svg.hashsalt": "keyspan", "svg.fonttype": "none", "font.size": 8}
-    style |= {"axes.spines.top": False, "axes.spines.right": False}
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()
-        matplotlib.rcParams.update(style)
-        figure: Figure = Figure(figsize=size, layout="constrained")
-        FigureCanvasAgg(figure)
-        draw(info, [figure.add_subplot(1, panels, k + 1) for k in range(panels)])
-        written = [_with_suffix(stem, ".svg"), _with_suffix(stem, ".png"), _with_suffix(stem, ".csv")]
-        with replacing(written[0]) as handle:
-            figure.savefig(handle, format="svg", metadata={"Date": None, "Description": info.alt_text})
-        with replacing(written[1]) as handle:
-            figure.savefig(handle, format="png", dpi=200, metadata={"Software": None, "Description": info.alt_text})
-    _write_csv(written[2], info.rows())
-    return written
-
-
-@contextmanager
-def _without_advice() -> Iterator[None]:
-    """Matplotlib advises at length where its cache cannot be kept, as in a home that is read-only. It draws all the same."""
-    log = logging.getLogger("matplotlib")
-    before = log.level
-    log.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        log.setLevel(before)
-
-
-def _with_suffix(stem: Path, suffix: str) -> Path:
-    return stem.with_name(stem.name + suffix)
-
-
-def _write_csv(path: Path, rows: list[dict[str, Any]]) -> None:
-    temporary = path.with_name(path.name + ".part")
-    with open(temporary, "w", newline="", encoding="utf-8") as handle:
-        writer = csv.DictWriter(handle, list(rows[0]) if rows else ["heads"], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-    os.replace(temporary, path)
+    """Write one panel as PATH.svg, .png, .csv and .pdf, half as high as a page is wide. returns: the paths"""
+    size = (WIDTHS["page"], WIDTHS["page"] / 2)
+    return save_panels(info, lambda data, axes: draw(data, axes[0]), path, size=size, width=width)
