@@ -207,7 +207,8 @@ class Question(Spec, family="question", version=1):
     level, one after another, until one meets the target: the recipe's draw and the next ones    near: after a start
     whose `f1_best` is less, none is tried any more: it was not the start's fault (and if all must meet the target, none
     of the other replicates tries another, either)    goal: `crossing`, or `peak`: the largest mean of the score over the
-    levels of a load (the target then decides nothing)
+    levels of a load (the target then decides nothing)    beyond: of a load, multiples of the crossing that are measured
+    as well
     """
 
     problem: Spec
@@ -228,6 +229,7 @@ class Question(Spec, family="question", version=1):
     starts: int = field(default=1, metadata={"absent": 1})
     near: float = field(default=0.0, metadata={"absent": 0.0})
     goal: str = field(default="crossing", metadata={"absent": "crossing"})
+    beyond: tuple[float, ...] = field(default=(), metadata={"absent": ()})
 
     def check(self) -> None:
         require(self.knob in ("budget", "load"), "`knob` in budget|load", repr(self.knob), "Choose one.")

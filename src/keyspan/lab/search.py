@@ -7,7 +7,8 @@ a search that is asked again, or was killed, walks the same path and gives the s
 2. bisection, all arms' candidates of a round together, until two adjacent levels disagree;
 3. an arm that can no longer beat a budget that passes elsewhere is left alone (a question that climbs begins with one arm,
    and asks of the others first of all whether they hold at less than the best so far);
-4. `guard` levels on both sides of the crossing are measured too, in the arms that attain it.
+4. `guard` levels on both sides of the crossing are measured too, in the arms that attain it; of a load, also the levels
+   at the multiples `beyond` of the crossing (more examples than are held, of which the largest part may be held).
 
 A question whose goal is a peak walks another path, `peak`.
 
@@ -277,7 +278,7 @@ def _crossing(book: _Book, arm: Arm, path: list[int]) -> int | None:
 def _guards(book: _Book, paths: list[list[int]]) -> list[list[int]]:
     """More levels around the crossing, in the arms that attain the answer."""
     question = book.question
-    if not question.search or question.guard == 0 or question.goal == "peak":
+    if not question.search or (question.guard == 0 and not question.beyond) or question.goal == "peak":
         return [[] for _ in paths]
     found = _crossings(book, paths)
     best = min((level for level in found if level is not None), default=None)
@@ -287,9 +288,15 @@ def _guards(book: _Book, paths: list[list[int]]) -> list[list[int]]:
             out.append([])
             continue
         i = arm.levels.index(level)
-        near = range(max(0, i - 1 - question.guard), min(len(arm.levels), i + 1 + question.guard))
-        out.append([arm.levels[k] for k in near if arm.levels[k] not in path])
+        near = range(max(0, i - 1 - question.guard), min(len(arm.levels), i + 1 + question.guard)) if question.guard else ()
+        wanted = [*(arm.levels[k] for k in near), *(_nearest(arm, times * arm.levels[i]) for times in question.beyond)]
+        out.append([level for level in dict.fromkeys(wanted) if level not in path])
     return out
+
+
+def _nearest(arm: Arm, size: float) -> int:
+    """The smallest level of an arm that is not below a size, or its last."""
+    return next((level for level in arm.levels if level >= size), arm.levels[-1])
 
 
 def _answer(book: _Book, paths: list[list[int]]) -> Answer:

@@ -1,9 +1,10 @@
-"""Graphs, embeddings and sequences by the name of a family or the path of a file."""
+"""Graphs, embeddings, tokens of contexts and sequences, by the name of a family or the path of a file."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from keyspan.files.graphs import read_graph
 from keyspan.files.tokens import read_tokens
 from keyspan.problems import embeddings as emb
 from keyspan.problems import graphs
+from keyspan.problems.contexts import TOKENS, Tokens
 from keyspan.problems.embeddings import Embeddings
 from keyspan.problems.graphs import Graph
 from keyspan.problems.sequences import Sequences
@@ -132,3 +134,25 @@ def sequences_from(
         graph=made,
     )
     return Sequences(length=length, vocabulary=vocabulary, prompt=prompt, source=asked, library=library)
+
+
+class GivenTokens(NamedTuple):
+    """A tokens spec, and how many rows its file has (None for a family)."""
+
+    tokens: Tokens
+    rows: int | None
+
+    @property
+    def content(self) -> str | None:
+        """The hash of the file's rows."""
+        return self.tokens.content
+
+
+def tokens_from(name: str, contents: Contents, *, d_model: int | None = None) -> GivenTokens:
+    """A tokens spec; a file is read now and kept by its hash."""
+    if name in TOKENS[:-1] or not looks_like_file(name):
+        return GivenTokens(Tokens(name=name), None)
+    rows = read_array(name)
+    if d_model is not None and rows.shape[1] != d_model:
+        raise BadInput(f"`--d-model` must be the columns of the tokens, but got {d_model}. Use --d-model {rows.shape[1]}.")
+    return GivenTokens(Tokens(name="file", content=contents.put(np.ascontiguousarray(rows), source=name)), len(rows))

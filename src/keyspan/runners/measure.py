@@ -12,6 +12,7 @@ from keyspan.errors import BadInput
 from keyspan.evidence.record import head
 from keyspan.lab.crossing import Crossing
 from keyspan.lab.search import Answer, ArmAnswer, Probe
+from keyspan.problems.contexts import Labels
 from keyspan.problems.dichotomies import separable_fraction
 from keyspan.problems.relations import Relations
 from keyspan.problems.sequences import Sequences
@@ -19,6 +20,7 @@ from keyspan.problems.shown import Batches, Contexts
 from keyspan.problems.typed import AnyRelations, TypedChannel, TypedRelations
 from keyspan.runners.driver import Outcome
 from keyspan.runners.lab import Lab, lab_or_default
+from keyspan.runners.labels import LabelsResult, measure_labels
 from keyspan.runners.questions import calibration_questions, relations_question
 from keyspan.runners.sequences import SequencesResult, measure_sequences
 from keyspan.specs import Channel, Question, Spec
@@ -259,19 +261,23 @@ def calibrate(dimension: int = 16, *, lab: Lab | None = None, seeds: int = 200, 
 @overload
 def measure(problem: AnyRelations, *, lab: Lab | None = None, **asked: Any) -> RelationsResult: ...
 @overload
+def measure(problem: Labels, *, lab: Lab | None = None, **asked: Any) -> LabelsResult: ...
+@overload
 def measure(problem: Sequences, *, lab: Lab | None = None, **asked: Any) -> SequencesResult: ...
-def measure(problem: AnyRelations | Sequences, *, lab: Lab | None = None, **asked: Any) -> RelationsResult | SequencesResult:
-    """Measure a problem's capacity: for `Relations` and `TypedRelations`, the smallest key budget that holds the graphs;
-    for `Sequences`, how many of them a decoder recites.
+def measure(problem: AnyRelations | Labels | Sequences, *, lab: Lab | None = None, **asked: Any) -> Any:
+    """Measure a problem's capacity: for `Relations` and `TypedRelations`, the smallest key budget that holds the graphs; for
+    `Labels`, how many examples a layer of `heads` of width `d_head` memorises; for `Sequences`, how many a decoder recites.
 
-    lab: where records lie and what trains (default: the store of KEYSPAN_STORE, all cores)    asked: as on the command
-    line; for relations heads, key_budgets, seeds, seed, target, recipe, criterion, threshold, steps, contexts, batches,
-    replay, sharing, arithmetic, starts; for sequences heads, d_model, measure, regime, seeds, seed, steps, doublings,
-    batch, arithmetic and the fields of a decoder
+    lab: where records lie and what trains (default: the store of KEYSPAN_STORE, all cores)    asked, as on the command line;
+    of relations: heads, key_budgets, seeds, seed, target, recipe, criterion, threshold, steps, contexts, batches, replay,
+    sharing, arithmetic, starts; of labels: heads, d_head, examples, seeds, seed, target, recipe, steps, arithmetic; of
+    sequences: heads, d_model, measure, regime, seeds, seed, steps, doublings, batch, arithmetic and a decoder's fields
     """
     if isinstance(problem, Relations | TypedRelations):
         return measure_relations(problem, lab=lab, **asked)
+    if isinstance(problem, Labels):
+        return measure_labels(problem, lab=lab, **asked)
     if isinstance(problem, Sequences):
         return measure_sequences(problem, lab=lab, **asked)
-    known = "a Relations or a Sequences problem"
-    raise BadInput(f"`measure` takes {known}, but got {type(problem).__name__}. For dichotomies use calibrate.")
+    known, got = "a Relations, Labels or Sequences problem", type(problem).__name__
+    raise BadInput(f"`measure` takes {known}, but got {got}. For dichotomies use calibrate.")
