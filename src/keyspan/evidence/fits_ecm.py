@@ -43,6 +43,7 @@ class HeldOut:
 
     what: heads, d_model or length    value: the largest    mape: of these cells, with its interval    cells: how many
     above: share of them whose measured capacity is no less than predicted, with Wilson's interval
+    errors: of the bootstrap's draws, which are the same cells for every law, so that laws can be compared draw by draw
     """
 
     what: str
@@ -50,6 +51,11 @@ class HeldOut:
     mape: Estimate
     cells: int
     above: Estimate
+    errors: tuple[float, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON data, without the draws."""
+        return {k: v for k, v in asdict(self).items() if k != "errors"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +75,12 @@ class LawFit:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON data; constants of a polynomial are too many to tell."""
-        return {k: v for k, v in asdict(self).items() if k != "constants"}
+        told = {k: v for k, v in asdict(self).items() if k != "constants"}
+        return told | {"held_out": [split.to_dict() for split in self.held_out]}
+
+    def split(self, what: str) -> HeldOut | None:
+        """Its error on the cells with the largest of something; None where nothing was held out so."""
+        return next((split for split in self.held_out if split.what == what), None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,7 +231,7 @@ class _Fitter:
     # ------------------------------------------------------------------------------------------------ intervals
 
     def _drawn(self, cells: int, purpose: str) -> Ints:
-        stream = Stream(self.fit_id, f"bootstrap {self.law.name} {purpose}")
+        stream = Stream(self.fit_id, f"bootstrap {purpose}")
         return stream.integers(cells, self.draws * cells).reshape(self.draws, cells).astype(np.intp)
 
     def _intervals(self, constants: Float, at: Architectures, held: Float) -> dict[str, Estimate]:
@@ -253,6 +264,7 @@ class _Fitter:
             mape=Estimate(error, float(low), float(high)),
             cells=len(unseen),
             above=Estimate(hits / len(unseen), *wilson(hits, len(unseen))),
+            errors=tuple(errors),
         )
 
 

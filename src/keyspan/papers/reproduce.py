@@ -8,14 +8,18 @@ from typing import Any
 
 import keyspan
 from keyspan.errors import BadInput, shown
-from keyspan.papers import adler, claims, modern
+from keyspan.papers import adler, claims, harma, harma_measured, modern
 from keyspan.papers.figures import Figure, Found, Paper, choose, names
 from keyspan.runners.driver import Outcome
 from keyspan.runners.given import Rows
 from keyspan.specs import Question, canonical
 
 SCHEMA = 1
-PAPERS: Mapping[str, Callable[[], Paper]] = {adler.PAPER: adler.paper, modern.PAPER: modern.paper}
+PAPERS: Mapping[str, Callable[[], Paper]] = {
+    adler.PAPER: adler.paper,
+    harma.PAPER: harma_measured.paper,
+    modern.PAPER: modern.paper,
+}
 Answerer = Callable[[list[Question]], Sequence[Outcome]]
 
 

@@ -61,8 +61,8 @@ class Ride(Spec, family="ride", version=1):
     settle: int
     growth: float = 0.06
     theta: float = 0.2
-    shed: float = 0.02
-    floor: float = 0.04
+    shed: float = 0.04
+    floor: float = 0.02
 
     def check(self) -> None:
         require(self.start >= 1, "`start >= 1`", self.start, "Begin with one sequence at least.")

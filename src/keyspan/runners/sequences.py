@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from keyspan.lab.recipes import Recipe
 from keyspan.lab.search import Probe
 from keyspan.problems import ContentSource, NoContents
 from keyspan.problems.sequences import MOST, SequenceInstance, Sequences
-from keyspan.problems.sources import available
+from keyspan.problems.sources import FREE, available
 from keyspan.runners.driver import Outcome
 from keyspan.runners.lab import Lab, lab_or_default
 from keyspan.runners.questions import replicates, whole
@@ -63,6 +64,18 @@ class Asked:
 
 def bits_per_sequence(problem: Sequences, contents: ContentSource) -> float:
     """Entropy of a sequence given its prompt, over a small library of the source."""
+    if problem.source.name in FREE:
+        return _own_bits(replace(problem, library=0))
+    return _bits(problem, contents)
+
+
+@lru_cache(maxsize=256)
+def _own_bits(problem: Sequences) -> float:
+    """Of a source that needs no file: asked for again and again, for every decoder of a grid."""
+    return _bits(problem, NoContents())
+
+
+def _bits(problem: Sequences, contents: ContentSource) -> float:
     most = available(problem.source, problem.vocabulary, problem.prompt, contents)
     some = problem.with_load(min(SAMPLE, most or SAMPLE))
     instance = some.instance("entropy", contents)
