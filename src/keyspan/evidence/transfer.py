@@ -23,7 +23,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
-from keyspan import specs
+from keyspan import identity, specs
 from keyspan.errors import BadInput
 from keyspan.evidence.record import Record
 from keyspan.evidence.store import BATCH, Store
@@ -316,7 +316,7 @@ def _check_scores(scores: Mapping[str, float], due: tuple[str, ...]) -> None:
 
 
 def _is_known(family: str, version: Any) -> bool:
-    cls = specs._registry.get(family)
+    cls = identity._registry.get(family)
     return cls is not None and version in (None, cls.version)
 
 
