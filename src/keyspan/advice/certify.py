@@ -8,6 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from keyspan.display import Displayed
 from keyspan.errors import BadInput, require
 from keyspan.evidence.record import head
 from keyspan.files.arrays import read_array
@@ -29,7 +30,7 @@ PRECISION = tuple(field.name for field in fields(Precision))
 
 
 @dataclass(frozen=True)
-class Certificate:
+class Certificate(Displayed):
     """A verdict on weights, and what of it is proven in exact arithmetic.
 
     context_robust: exact on all items means exact in every context (Adler 2025, lemma 4.1)    proof: of what is exact, or is

@@ -76,9 +76,15 @@ class Answer:
     method: str
 
 
-def propose(question: Question, verdicts: Verdicts) -> Wanted | Answer:
-    """The members wanted next, or the answer if nothing is missing. verdicts: by run id"""
-    book = _Book(question, verdicts)
+Memo = dict[tuple[int | None, int, int], list[tuple[Run, str]]]  # the runs of a start at a level of an arm, with their ids
+
+
+def propose(question: Question, verdicts: Verdicts, memo: Memo | None = None) -> Wanted | Answer:
+    """The members wanted next, or the answer if nothing is missing. verdicts: by run id
+
+    memo: of an earlier call with this question; it saves making its runs again, and changes nothing else
+    """
+    book = _Book(question, verdicts, {} if memo is None else memo)
     paths: list[list[int]] = [[] for _ in question.arms]
     guarded = False
     while True:
@@ -100,16 +106,20 @@ def propose(question: Question, verdicts: Verdicts) -> Wanted | Answer:
 class _Book:
     """The question with its verdicts looked up; remembers runs, whose ids cost a hash."""
 
-    def __init__(self, question: Question, verdicts: Verdicts) -> None:
-        self.question, self.verdicts, self.seen = question, verdicts, 0
-        self._runs: dict[tuple[int | None, int, int], list[tuple[Run, str]]] = {}
+    def __init__(self, question: Question, verdicts: Verdicts, memo: Memo) -> None:
+        self.question, self.verdicts, self._runs = question, verdicts, memo
+        self._seen: set[str] = set()
+
+    @property
+    def seen(self) -> int:
+        """Members on the path that are measured."""
+        return len(self._seen)
 
     def _begun(self, arm: Arm, level: int, start: int) -> list[tuple[Run, str]]:
         """One start of every replicate at a level."""
         key = (arm.heads, level, start)
         if key not in self._runs:
             self._runs[key] = [(run, run.run_id) for run in self.question.runs(arm, level, start)]
-            self.seen += sum(run_id in self.verdicts for _, run_id in self._runs[key])
         return self._runs[key]
 
     def tries(self, arm: Arm, level: int) -> list[list[tuple[Run, str]]]:
@@ -139,7 +149,9 @@ class _Book:
         return not verdict.measured or verdict.scores.get("f1_best", self._score(verdict, run_id)) >= self.question.near
 
     def missing(self, arm: Arm, level: int) -> list[Run]:
-        return [run for tried in self.tries(arm, level) for run, run_id in tried if run_id not in self.verdicts]
+        runs = [one for tried in self.tries(arm, level) for one in tried]
+        self._seen |= {run_id for _, run_id in runs if run_id in self.verdicts}
+        return [run for run, run_id in runs if run_id not in self.verdicts]
 
     def scores(self, arm: Arm, level: int) -> list[float | None]:
         """The question's score of every replicate at a level, by its best start; None where every start failed."""

@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from numbers import Real
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keyspan
+from keyspan.display import Displayed
 from keyspan.errors import BadInput, require
 from keyspan.evidence.cells import Cell, cell_of, read_cells, recipe_name
 from keyspan.evidence.fits import LawFit, fit_law
@@ -29,12 +30,15 @@ from keyspan.runners.questions import RECIPES, SEED_STRIDE, default_heads, relat
 from keyspan.specs import Channel, Question, Run, canonical, is_known
 from keyspan.verdict import Verdict
 
+if TYPE_CHECKING:
+    from keyspan.runners.sequence_fits import EcmResult
+
 MODELS = ("law", "ecm")
 LeftOut = tuple[str, str]  # a cell's name, and why it is not used
 
 
 @dataclass(frozen=True)
-class FitResult:
+class FitResult(Displayed):
     """A law fitted to measured cells. source: where the cells came from"""
 
     source: str
@@ -58,7 +62,7 @@ def fit(
     graph: str | None = None,
     embeddings: str | None = None,
     regime: str = "saturated",
-) -> Any:
+) -> FitResult | EcmResult:
     """Fit a model to measured cells: the law of key budgets, `D_K* = c m' ln m' / d`, or the empirical capacity model.
 
     model: `law`, or `ecm` for sequences    source: a CSV of cells (as the figures write) or a JSONL of records (default:

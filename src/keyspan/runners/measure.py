@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, overload
 
+from keyspan.display import Displayed
 from keyspan.errors import BadInput
 from keyspan.evidence.record import head
 from keyspan.lab.crossing import Crossing
@@ -42,7 +43,7 @@ def _whole(crossing: Crossing) -> dict[str, float | int | None]:
 
 
 @dataclass(frozen=True)
-class RelationsResult:
+class RelationsResult(Displayed):
     """D_K* of one cell: the smallest key budget whose F1 meets the target, with its interval and every probe."""
 
     question: Question
@@ -155,7 +156,7 @@ def measure_relations(problem: AnyRelations, *, lab: Lab | None = None, **asked:
 
 
 @dataclass(frozen=True)
-class CalibrateResult:
+class CalibrateResult(Displayed):
     """The laboratory's own capacity beside the one that is known: Cover's 2d."""
 
     dimension: int

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from keyspan.decoders import Decoder, parameters
+from keyspan.display import Displayed
 from keyspan.errors import BadInput, require
 from keyspan.evidence.fits_ecm import EcmFit, LawFit, fit_ecm
 from keyspan.evidence.record import Record, head
@@ -42,7 +43,7 @@ LeftOut = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class EcmResult:
+class EcmResult(Displayed):
     """The model fitted to the cells of one regime. source: where they came from"""
 
     source: str
@@ -216,7 +217,7 @@ def _cell(group: _Group, regime: str) -> SequenceCell | str:
 
 
 @dataclass(frozen=True)
-class Prediction:
+class Prediction(Displayed):
     """A capacity predicted, or architectures for one that is wanted. source: the store, or `shipped`"""
 
     regime: str

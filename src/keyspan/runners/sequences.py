@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from keyspan.decoders import Decoder, parameters
+from keyspan.display import Displayed
 from keyspan.errors import require
 from keyspan.evidence.record import head
 from keyspan.evidence.sequence_cells import SequenceCell, reading
@@ -200,7 +201,7 @@ def _one_of(value: object, names: Sequence[str], flag: str) -> None:
 
 
 @dataclass(frozen=True)
-class SequencesResult:
+class SequencesResult(Displayed):
     """The capacity of one cell, with everything it rests on. outcomes: of the questions, in order"""
 
     asked: Asked
