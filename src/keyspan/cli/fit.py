@@ -66,7 +66,7 @@ def _print_ecm(data: dict[str, Any]) -> None:
     columns = ["law", "constants [95%]", "error", "held out", "most heads", "widest", "longest"]
     out.print(show.table(title, columns, rows, left=2))
     for m in models:
-        out.print(f"{m['model']}: C = {m['formula']} ({m['source']})" + (f"; {m['note']}" if m["note"] else ""))
+        out.print(f"{m['model']}: C = {m['formula']} ({m['origin']})" + (f"; {m['note']}" if m["note"] else ""))
     for gone in data["left_out"]:
         out.print(f"left out   {gone['cell']}: {gone['reason']}")
     out.print(f"fit        {data['fit_id']}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import typer
 
 from keyspan.cli.options import current
@@ -27,6 +29,7 @@ def ecm(
     ff: str = typer.Option("trained", help="The feed-forward: trained|frozen|absent."),
     tied: bool = typer.Option(False, help="One table for tokens and output."),
     regime: str = typer.Option("saturated", help="saturated|budgeted."),
+    source: Path | None = typer.Option(None, "--from", help="Fit these cells: .csv, .jsonl (default: the store's)."),
     model: str | None = typer.Option(None, help="A law (default: the one with the least held-out error)."),
 ) -> int:
     """Sequences that a decoder is expected to recite, or the cheapest decoder for a wanted number of them."""
@@ -43,6 +46,7 @@ def ecm(
         prompt=prompt,
         regime=regime,
         model=model,
+        source=source,
         store=current.store,
         layers=layers,
         ff=ff,

@@ -26,10 +26,11 @@ from keyspan.theory.ecm import LAWS, Architectures, Law
 Float = NDArray[np.float64]
 Ints = NDArray[np.intp]
 STARTS = 12  # random starts of a law that is not linear
-DRAWS = 200  # of the bootstrap
+DRAWS = 100  # of the bootstrap
 FIT_VERSION = 1
 LEAST_CELLS = 6
-MOST_CALLS = 1000  # of a law, from one start
+MOST_CALLS = 400  # of a law, from one start
+NEAR_CALLS = 60  # from the constants of all cells, which are close to those of a draw
 HELD_OUT: dict[str, Callable[[Architectures], Float]] = {  # what is largest in the cells that are held out
     "heads": lambda at: at.heads,
     "d_model": lambda at: at.d_model,
@@ -60,11 +61,14 @@ class HeldOut:
 
 @dataclass(frozen=True, kw_only=True)
 class LawFit:
-    """One law fitted. mape: in sample    mape_held_out: mean over the splits    note: why numbers are missing"""
+    """One law fitted.
+
+    origin: who proposed it    mape: in sample    mape_held_out: mean over the splits    note: why numbers are missing
+    """
 
     model: str
     formula: str
-    source: str
+    origin: str
     parameters: dict[str, Estimate]
     constants: tuple[float, ...]
     mape: float | None
@@ -170,7 +174,7 @@ class _Fitter:
         return LawFit(
             model=self.law.name,
             formula=self.law.formula,
-            source=self.law.source,
+            origin=self.law.source,
             parameters=self._intervals(constants, at, held),
             constants=tuple(float(c) for c in constants),
             mape=mape(self.law.curve(constants, at), held),
@@ -193,7 +197,8 @@ class _Fitter:
             rows = self.law.columns(at) / held[:, None]
             return np.asarray(np.linalg.lstsq(rows, np.ones(len(held)), rcond=None)[0])
         starts = [near] if near is not None else self._starts(at, held)
-        found = [self._from(start, at, held) for start in starts]
+        calls = MOST_CALLS if near is None else NEAR_CALLS
+        found = [self._from(start, at, held, calls) for start in starts]
         return min(found, key=lambda pair: pair[0])[1]
 
     def _starts(self, at: Architectures, held: Float) -> list[Float]:
@@ -209,7 +214,7 @@ class _Fitter:
             out.append(np.array(values))
         return out
 
-    def _from(self, start: Float, at: Architectures, held: Float) -> tuple[float, Float]:
+    def _from(self, start: Float, at: Architectures, held: Float, calls: int) -> tuple[float, Float]:
         """Where least squares leads from a start. returns: sum of squares, constants"""
         from scipy.optimize import least_squares
 
@@ -225,7 +230,7 @@ class _Fitter:
 
         begin = np.where(logs, np.log(np.where(logs, start, 1.0)), start)
         method = "lm" if len(held) >= len(begin) else "trf"  # the first is much faster, and wants as many cells as constants
-        solved = least_squares(errors, begin, method=method, x_scale=np.maximum(np.abs(begin), 0.1), max_nfev=MOST_CALLS)
+        solved = least_squares(errors, begin, method=method, x_scale=np.maximum(np.abs(begin), 0.1), max_nfev=calls)
         return float(2.0 * solved.cost), np.asarray(constants(solved.x))
 
     # ------------------------------------------------------------------------------------------------ intervals

@@ -29,7 +29,7 @@ from keyspan.specs import Question
 
 PUBLISHED, TEXT, RIVAL, OURS = "ecm-max", "ecm-min", "poly-5", "per-parameter-H"
 DRAWS = 400
-FIT_DRAWS = 100  # of a fit's bootstrap: every law and every split is solved again in each
+FIT_DRAWS = 60  # of a fit's bootstrap: every law and every split is solved again in each
 ENOUGH_CELLS = 18  # of a regime, for a claim: fewer show that everything works, and decide nothing
 LOSS = 0.05  # of a doubling of the batch, from which on it counts as one
 LEAST_CELLS = 5  # of a correlation

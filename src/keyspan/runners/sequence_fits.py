@@ -248,18 +248,20 @@ class Prediction(Displayed):
 @cache
 def shipped() -> dict[str, Any]:
     """The fits that come with this package, by regime."""
-    text = resources.files("keyspan.evidence").joinpath(SHIPPED).read_text("utf-8")
-    data: dict[str, Any] = json.loads(text)
+    there = resources.files("keyspan.evidence").joinpath(SHIPPED)
+    data: dict[str, Any] = json.loads(there.read_text("utf-8")) if there.is_file() else {"fits": {}}
     return data
 
 
-def fit_at_hand(store: str | None, regime: str) -> tuple[dict[str, Any], str]:
-    """The fit of the store's own cells, where it has enough of them that count, else the shipped one. returns: it, source"""
+def fit_at_hand(source: str | Path | None, store: str | None, regime: str) -> tuple[dict[str, Any], str]:
+    """The fit of a file's cells; else of the store's own, where enough of them count; else the shipped one, with its source."""
     known = f"`--regime` in {'|'.join(REGIMES)}"
     require(isinstance(regime, str) and regime in REGIMES, known, shown(regime), "Choose one.")
     try:
-        own = fit_sequences(store=store, regime=regime, draws=20)
+        own = fit_sequences(source=source, store=store, regime=regime, draws=20)
     except BadInput:
+        if source is not None or regime not in shipped()["fits"]:
+            raise
         return shipped()["fits"][regime], "shipped"
     return own.shipped(), own.source
 
@@ -275,18 +277,19 @@ def predict_sequences(
     prompt: int = 2,
     regime: str = "saturated",
     model: str | None = None,
+    source: str | Path | None = None,
     store: str | None = None,
     **architecture: Any,
 ) -> Prediction:
     """How many sequences a decoder is expected to recite; or, with `capacity`, the fewest parameters that will do.
 
     heads, d_model: of the decoder    capacity: wanted, instead of d_model (then heads, if given, are kept)    budget: most
-    parameters    model: a law, default the one that predicts unseen cells best    store: whose cells are fitted
+    parameters    model: a law, default the one that predicts unseen cells best    source, store: whose cells are fitted
     architecture: other fields of a `Decoder`
     """
     require((d_model is None) != (capacity is None), "either `--d-model` or `--capacity`", "both or none", "Give one of them.")
     Sequences(length=length, vocabulary=vocabulary, prompt=prompt)
-    fit, source = fit_at_hand(store, regime)
+    fit, where = fit_at_hand(source, store, regime)
     name = fit["best"] if model is None else model
     require(name in fit["laws"], f"`--model` in {'|'.join(fit['laws'])}", shown(name), "Choose one.")
     law, told = ecm.law_named(name), fit["laws"][name]
@@ -319,7 +322,7 @@ def predict_sequences(
         model=name,
         constants={n: float(c) for n, c in zip(law.names, constants, strict=True)},
         fit_id=fit["fit_id"],
-        source=source,
+        source=where,
         capacity=expected,
         parameters=size,
         outside=tuple(outside),
