@@ -53,6 +53,7 @@ QUICK = {  # where a section's own commands take long, or need more
     "fit law": "keyspan fit law --from cells.csv",
     "reproduce": "keyspan reproduce adler:fig1",
     "sweep": "keyspan sweep law.toml",
+    "measure labels": "keyspan measure labels --heads 2 --d-head 4 --context 4 --d-model 8 --recipe explicit --seeds 1",
     "measure relations": "keyspan measure relations --items 16 --d-model 16 --heads 1 --key-budgets 4 --seeds 1",
 }
 

@@ -206,7 +206,7 @@ class Question(Spec, family="question", version=1):
     only as long as they beat it (None: all arms, side by side)    starts: initial weights that a replicate may try at a
     level, one after another, until one meets the target: the recipe's draw and the next ones    near: after a start
     whose `f1_best` is less, none is tried any more: it was not the start's fault (and if all must meet the target, none
-    of the other replicates tries another, either)
+    of the other replicates tries another, either)    beyond: of a load, multiples of the crossing that are measured as well
     """
 
     problem: Spec
@@ -226,6 +226,7 @@ class Question(Spec, family="question", version=1):
     climb: int | None = field(default=None, metadata={"absent": None})
     starts: int = field(default=1, metadata={"absent": 1})
     near: float = field(default=0.0, metadata={"absent": 0.0})
+    beyond: tuple[float, ...] = field(default=(), metadata={"absent": ()})
 
     def check(self) -> None:
         require(self.knob in ("budget", "load"), "`knob` in budget|load", repr(self.knob), "Choose one.")
