@@ -105,6 +105,7 @@ EXAMPLES: list[tuple[Spec, dict[str, Any]]] = [
             "climb": 0,
             "starts": 2,
             "near": 0.5,
+            "beyond": (1.5,),
         },
     ),
     (Relations(items=7, d_model=5), {"items": 11, "d_model": 13, "graph": Graph(loops=False), "embeddings": embeddings.sign()}),

@@ -76,7 +76,7 @@ class Answer:
     method: str
 
 
-Memo = dict[tuple[int | None, int, int], list[tuple[Run, str]]]  # the runs of a start at a level of an arm, with their ids
+Memo = dict[tuple[int | None, int, int], list[tuple[Run, str]]]  # the runs of a level of an arm at a start, with their ids
 
 
 def propose(question: Question, verdicts: Verdicts, memo: Memo | None = None) -> Wanted | Answer:
@@ -149,7 +149,7 @@ class _Book:
         return not verdict.measured or verdict.scores.get("f1_best", self._score(verdict, run_id)) >= self.question.near
 
     def missing(self, arm: Arm, level: int) -> list[Run]:
-        runs = [one for tried in self.tries(arm, level) for one in tried]
+        runs = [known for tried in self.tries(arm, level) for known in tried]
         self._seen |= {run_id for _, run_id in runs if run_id in self.verdicts}
         return [run for run, run_id in runs if run_id not in self.verdicts]
 
@@ -301,7 +301,7 @@ def _guards(book: _Book, paths: list[list[int]]) -> list[list[int]]:
             continue
         i = arm.levels.index(level)
         near = range(max(0, i - 1 - question.guard), min(len(arm.levels), i + 1 + question.guard)) if question.guard else ()
-        wanted = [*(arm.levels[k] for k in near), *(_nearest(arm, times * arm.levels[i]) for times in question.beyond)]
+        wanted = [*(arm.levels[k] for k in near), *(_nearest(arm, times * level) for times in question.beyond)]
         out.append([level for level in dict.fromkeys(wanted) if level not in path])
     return out
 

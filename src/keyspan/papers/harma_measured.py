@@ -27,6 +27,7 @@ from keyspan.runners.sequences import REGIMES
 from keyspan.seeds import Stream
 from keyspan.specs import Question
 
+PAPER = harma.PAPER
 PUBLISHED, TEXT, RIVAL, OURS = "ecm-max", "ecm-min", "poly-5", "per-parameter-H"
 DRAWS = 400
 FIT_DRAWS = 60  # of a fit's bootstrap: every law and every split is solved again in each
@@ -317,7 +318,7 @@ INTERVALS: Mapping[str, Interval] = {name: _interval(estimate) for name, estimat
 def paper() -> Paper:
     """Haermae et al., as the laboratory knows them."""
     return Paper(
-        name=harma.PAPER,
+        name=PAPER,
         figures=harma.figures(),
         questions=harma.questions,
         measured=measured,

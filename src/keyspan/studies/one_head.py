@@ -34,7 +34,7 @@ CELLS = (
     *((256, 32), (512, 32), (1024, 64)),
 )
 HEADS_INSTANCES = 5
-DEAR, FEW = 2**18, 2  # from so many pairs on, or from d = 32 on, so many instances
+DEAR, FEW = 2**20, 2  # from so many pairs on, so many instances
 HEADS_COLUMNS = ("items", "d_model", "predicted", "h_min", "heads", "instances", "held", "impossible", "open")
 Row = dict[str, int | float]
 
@@ -84,7 +84,7 @@ def crossing(rows: Sequence[Row]) -> float | None:
 
 def instances_of(items: int, d_model: int) -> int:
     """How many instances a cell of several heads gets."""
-    return FEW if items**2 >= DEAR or d_model >= 32 else HEADS_INSTANCES
+    return FEW if items**2 >= DEAR else HEADS_INSTANCES
 
 
 def measure_heads(items: int, d_model: int, heads: int, instances: int | None = None) -> Row:
