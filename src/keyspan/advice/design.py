@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from keyspan.display import Displayed
 from keyspan.errors import BadInput, require
 from keyspan.evidence.record import head
 from keyspan.files.edges import canonical_edges
@@ -67,7 +68,7 @@ class Alternative:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Design:
+class Design(Displayed):
     """A channel for m items in R^d with m' edges that take `bits` to name; parameters counts W_Q and W_K."""
 
     items: int

@@ -12,7 +12,7 @@ from keyspan.cli.options import current
 if TYPE_CHECKING:
     from rich.console import Group
 
-app = typer.Typer(help="The store: list, show, records, export, import, merge, remove.")
+app = typer.Typer(help="The store: list, show, records, export, log, import, merge, remove.")
 LEFT = ("run_id", "kind", "status")  # columns of text
 LESS = ("kind", "steps", "exact", "d_model", "replicate", "items")  # columns that go first on a narrow page
 
@@ -77,7 +77,9 @@ def show_run(run_id: str = typer.Argument(..., help="A run id, or its beginning.
 
 
 @app.command("export")
-def export_runs(path: Path = typer.Argument(..., help="FILE.jsonl (whole records) or FILE.csv (a flat table).")) -> int:
+def export_runs(
+    path: Path = typer.Argument(..., help="FILE.jsonl (whole records); FILE.csv or FILE.parquet (a flat table)."),
+) -> int:
     """Write the records to a file."""
     from keyspan.cli import show
     from keyspan.evidence.record import head
@@ -90,6 +92,26 @@ def export_runs(path: Path = typer.Argument(..., help="FILE.jsonl (whole records
         show.print_json(head() | {"path": str(path), "exported": count})
     else:
         show.note(f"wrote {count} records to {path}")
+    return 0
+
+
+@app.command("log")
+def log_runs(
+    tracker: str = typer.Argument(..., help="mlflow or wandb, if it is installed."),
+    name: str = typer.Option("keyspan", help="The experiment there (MLflow), or the project (W&B)."),
+) -> int:
+    """Tell the records to an experiment tracker, by its own settings."""
+    from keyspan.cli import show
+    from keyspan.evidence.record import head
+    from keyspan.evidence.store import open_store
+    from keyspan.evidence.trackers import log_records
+
+    with open_store(current.store, read_only=True, missing_ok=True) as store:
+        told = log_records(store.records(), tracker, name)
+    if current.json:
+        show.print_json(head() | {"tracker": tracker, "name": name, "added": told.added, "known": told.known})
+    else:
+        show.note(f"{tracker} has {told.added} records more, {told.known} were known")
     return 0
 
 
@@ -169,10 +191,11 @@ def _url(name: str) -> str:
 def decodable() -> None:
     """Import the families whose specs a record may hold, so that they can be decoded and their ids checked."""
     from keyspan.lab import recipes
-    from keyspan.problems import contexts, dichotomies, relations
+    from keyspan.problems import contexts, dichotomies, in_context, placed, relations, sequences, typed
     from keyspan.theory import constructions
 
-    assert recipes and contexts and dichotomies and relations and constructions
+    assert recipes and constructions
+    assert contexts and dichotomies and in_context and placed and relations and sequences and typed
 
 
 @app.command("remove")

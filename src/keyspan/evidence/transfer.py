@@ -1,12 +1,14 @@
-"""Records out of a store and into one: JSONL (whole records) and CSV (flat columns, for spreadsheets).
+"""Records out of a store and into one: JSONL (whole records), CSV and Parquet (flat columns, for spreadsheets and frames).
 
 CSV columns, empty where a record has no such fact (a failure has no numbers):
     run_id, problem_id, kind, status          identities, the family of the problem, how the measurement ended
     exact                                     `true` or `false`
     f1, f1_best, precision, recall            scores of the verdict, if it has them
     fitted, accuracy, margin, threshold       more scores
+    recited, shown, stored_bits               scores of a recital
     heads, d_key, key_budget                  the instrument; key_budget = heads * d_key
-    items, d_model, dimension, examples       sizes of the problem, wherever its spec holds them
+    items, d_model, dimension, examples       sizes of the problem, or of the instrument, wherever a spec holds them
+    vocabulary, length, library               sizes of a problem of sequences
     graph, embeddings, recipe                 parts of the run, by name
     replicate, arithmetic                     the rest of the run
     steps, seconds, device, keyspan, created  the provenance
@@ -25,11 +27,16 @@ from typing import Any, NamedTuple, TextIO
 
 from keyspan import identity, specs
 from keyspan.errors import BadInput
+from keyspan.evidence import parquet
 from keyspan.evidence.record import Record
 from keyspan.evidence.store import BATCH, Store
+from keyspan.files.paths import replacing
 
-SCORES = ("f1", "f1_best", "precision", "recall", "fitted", "accuracy", "margin", "threshold")
-SIZES = ("items", "d_model", "dimension", "examples")
+SCORES = (
+    *("f1", "f1_best", "precision", "recall", "fitted", "accuracy", "margin", "threshold"),
+    *("recited", "shown", "stored_bits"),
+)
+SIZES = ("items", "d_model", "dimension", "examples", "vocabulary", "length", "library")
 DEEPEST = 50  # how deep a record may be nested; one of ours has some six levels
 FACTS = ("steps", "seconds", "device", "keyspan", "created")
 COLUMNS = (
@@ -66,11 +73,14 @@ class Merged(NamedTuple):
 
 
 def export(records: Iterable[Record], path: str | Path) -> int:
-    """Write records to a `.jsonl` or `.csv` file, whole or not at all. returns: how many were written"""
+    """Write records to a `.jsonl`, `.csv` or `.parquet` file, whole or not at all. returns: how many were written"""
     target = Path(path).resolve()  # a link stays a link
+    if target.suffix.lower() == PARQUET:
+        return _export_parquet(records, path)
     write = _WRITERS.get(target.suffix.lower())
     if write is None:
-        raise BadInput(f"An export must be one of {', '.join(_WRITERS)}, but got {str(path)!r}. Change its ending.")
+        known = ", ".join((*_WRITERS, PARQUET))
+        raise BadInput(f"An export must be one of {known}, but got {str(path)!r}. Change its ending.")
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
         with partial.open("w", encoding="utf-8", newline="") as file:
@@ -111,7 +121,8 @@ def row(record: Record) -> dict[str, Any]:
         "arithmetic": run.get("arithmetic"),
     }
     flat |= {name: verdict.scores.get(name) for name in SCORES}
-    flat |= {name: _find(run.get("problem"), name) for name in SIZES}
+    sizes = {name: _find(run.get("problem"), name) for name in SIZES}
+    flat |= sizes | {"d_model": sizes["d_model"] or _find(run.get("instrument"), "d_model")}
     flat |= {name: record.provenance.get(name) for name in FACTS}
     return {name: flat[name] if isinstance(flat[name], str | int | float) else None for name in COLUMNS}
 
@@ -151,6 +162,13 @@ def _write_csv(records: Iterable[Record], file: TextIO) -> int:
     return count
 
 
+def _export_parquet(records: Iterable[Record], path: str | Path) -> int:
+    parquet.duckdb()  # refused before anything is read
+    with replacing(path) as handle:
+        return parquet.write(records, handle, _write_csv, parquet.types(COLUMNS, SCORES, SIZES))
+
+
+PARQUET = ".parquet"
 _WRITERS: dict[str, Callable[[Iterable[Record], TextIO], int]] = {".jsonl": _write_jsonl, ".csv": _write_csv}
 
 # ----------------------------------------------------------------------------------------------------------------- in

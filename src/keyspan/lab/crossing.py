@@ -23,6 +23,7 @@ DRAWS = 1000
 METHODS = {
     "budget": "95% bootstrap over seeds (drawn together across budgets), from above the highest budget that fails",
     "load": "isotonic regression of the means, 95% bootstrap over seeds within each level",
+    "peak": "the largest mean over the levels, 95% bootstrap over seeds within each level",
 }
 Scores = tuple[float | None, ...]
 
@@ -52,8 +53,16 @@ class Table:
 Meets = Callable[[Question, list[float | None]], bool]
 
 
+def method_of(question: Question) -> str:
+    """How the interval of a question's answer is made."""
+    return METHODS["peak" if question.goal == "peak" else question.knob]
+
+
 def cross(question: Question, tables: list[Table], meets: Meets) -> tuple[Crossing, list[Crossing], int | None]:
     """The crossing over all arms, of each arm, and the index of the arm that attains it."""
+    if question.goal == "peak":
+        each = [_peak(question, table) for table in tables]
+        return each[0], each, 0 if each[0].estimate is not None else None
     if question.knob == "load":
         each = [_load_crossing(question, table) for table in tables]
         best = 0 if each[0].estimate is not None else None
@@ -71,10 +80,13 @@ def cross(question: Question, tables: list[Table], meets: Meets) -> tuple[Crossi
 
 
 Bracket = tuple[int | None, int | None]  # (first level above the last failing one, first passing level)
+UNTRIED: Bracket = None, None
 
 
 def _bracket(question: Question, table: Table, draw: list[int], meets: Meets) -> Bracket:
-    """The crossing of one draw of replicates. None: no probed level passes all the way up."""
+    """The crossing of one draw of replicates. None: no probed level passes all the way up, or none was probed."""
+    if not table.probed:
+        return UNTRIED
     passing: int | None = None
     for level in sorted(table.probed, reverse=True):
         scores = table.probed[level]
@@ -139,17 +151,42 @@ def _point(levels: NDArray[np.float64], means: NDArray[np.float64], weights: NDA
     return float(levels[above] + share * (levels[above + 1] - levels[above]))
 
 
-def _load_crossing(question: Question, table: Table) -> Crossing:
-    """Isotonic crossing of the means, with a bootstrap within levels. Failed members are left out and counted."""
-    known = {k: np.array([s for s in v if s is not None]) for k, v in table.probed.items()}
-    known = {k: v for k, v in known.items() if v.size}
-    levels = np.array(list(known), dtype=np.float64)
-    weights = np.array([v.size for v in known.values()], dtype=np.float64)
-    estimate = _point(levels, np.array([v.mean() for v in known.values()]), weights, question.target)
-    if not 0 < estimate < np.inf:
+def _peak(question: Question, table: Table) -> Crossing:
+    """The largest mean over the levels, with a bootstrap within levels. Failed members are left out and counted."""
+    known = [np.array([s for s in v if s is not None]) for v in table.probed.values()]
+    known = [v for v in known if v.size]
+    if not known:
         return Crossing(None, None, None)
     stream = Stream(digest(question.to_json(), "q"), "bootstrap")
-    drawn = [v[stream.integers(v.size, DRAWS * v.size)].reshape(DRAWS, -1).mean(axis=1) for v in known.values()]
-    points = np.sort([_point(levels, row, weights, question.target) for row in np.stack(drawn, axis=1)])
+    drawn = [v[stream.integers(v.size, DRAWS * v.size)].reshape(DRAWS, -1).mean(axis=1) for v in known]
+    points = np.sort(np.stack(drawn).max(axis=0))
+    low, high = points[int(0.025 * DRAWS)], points[int(np.ceil(0.975 * DRAWS)) - 1]
+    return Crossing(float(max(v.mean() for v in known)), float(low), float(high))
+
+
+def _load_crossing(question: Question, table: Table) -> Crossing:
+    """Isotonic crossing of the means, with a bootstrap within levels. Failed members are left out and counted."""
+    levels, known = _known(table)
+    weights = np.array([v.size for v in known], dtype=np.float64)
+    estimate = _point(levels, np.array([v.mean() for v in known]), weights, question.target)
+    if not 0 < estimate < np.inf:
+        return Crossing(None, None, None)
+    points = load_draws(question, table)
     low, high = points[int(0.025 * DRAWS)], points[int(np.ceil(0.975 * DRAWS)) - 1]
     return Crossing(estimate, float(low) if low > 0 else None, float(high) if np.isfinite(high) else None)
+
+
+def _known(table: Table) -> tuple[NDArray[np.float64], list[NDArray[np.float64]]]:
+    """The probed levels that have a score, and their scores."""
+    known = {k: np.array([s for s in v if s is not None]) for k, v in table.probed.items()}
+    known = {k: v for k, v in known.items() if v.size}
+    return np.array(list(known), dtype=np.float64), list(known.values())
+
+
+def load_draws(question: Question, table: Table) -> NDArray[np.float64]:
+    """The crossing of every draw of seeds within levels, sorted; 0 or inf where one lies beyond the levels."""
+    levels, known = _known(table)
+    weights = np.array([v.size for v in known], dtype=np.float64)
+    stream = Stream(digest(question.to_json(), "q"), "bootstrap")
+    drawn = [v[stream.integers(v.size, DRAWS * v.size)].reshape(DRAWS, -1).mean(axis=1) for v in known]
+    return np.sort([_point(levels, row, weights, question.target) for row in np.stack(drawn, axis=1)])

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from keyspan.display import Displayed
 from keyspan.errors import BadInput, require
 from keyspan.evidence.record import head
 from keyspan.files.paths import shown
@@ -160,7 +161,7 @@ def yielded(question: Question, probes: Sequence[Probe]) -> Ends | None:
 
 
 @dataclass(frozen=True)
-class LabelsResult:
+class LabelsResult(Displayed):
     """How many examples a layer memorises, by both criteria, with every probe."""
 
     question: Question

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from keyspan.display import Displayed
 from keyspan.errors import StoreError
 from keyspan.evidence.record import head
 from keyspan.evidence.store import Store, open_store
@@ -69,7 +70,7 @@ def begun_sweep(begun: Begun, contents: Contents) -> Sweep:
 
 
 @dataclass
-class Swept:
+class Swept(Displayed):
     """What a sweep came to. rows: by cell, of those answered    failed: cells with a member that has no number"""
 
     sweep: Sweep
