@@ -52,8 +52,8 @@ def _commands(url: str, folder: Path) -> list[tuple[str, Sequence[str]]]:
     store = ("--store", url)
     return [
         ("doctor", ("doctor", *store)),  # what any command takes
-        ("runs list", ("runs list".split() + [*store])),
-        ("runs list --json", ("runs list --json".split() + [*store])),
+        ("runs list", ("runs", "list", *store)),
+        ("runs list --json", ("runs", "list", "--json", *store)),
         ("runs export", ("runs", "export", f"{folder}/all.jsonl", *store)),
         ("report", ("report", "--out", f"{folder}/report.html", *store)),
     ]
