@@ -29,8 +29,8 @@ class Kills:
         """The figure in words."""
         count = sum(map(len, self.points.values()))
         return (
-            f"{count} kills at random moments of {len(self.lines)} sweeps. Across: which kill of its sweep it was. Up: the share "
-            "of the members that were stored by then. Every line rises: nothing that was stored was lost."
+            f"{count} kills at random moments of {len(self.lines)} sweeps. Across: which kill of its sweep it was. Up: the "
+            "share of the members that were stored by then. Every line rises: nothing that was stored was lost."
         )
 
     def rows(self) -> list[dict[str, Any]]:
