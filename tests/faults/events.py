@@ -158,7 +158,7 @@ def ray_dies(home: Path, calm: Calm) -> str:
     import ray
     from ray.cluster_utils import Cluster
 
-    patient = {"RAY_raylet_start_wait_time_s": "300"}  # a busy machine takes its time
+    patient = {"RAY_raylet_start_wait_time_s": "300", "RAY_worker_niceness": "0"}  # on a busy machine, too
     os.environ |= {"PYTHONPATH": str(SOURCES), "RAY_USAGE_STATS_ENABLED": "0"} | patient
     small = {"num_cpus": 1, "object_store_memory": 100 * 2**20, "include_dashboard": False}
     cluster = Cluster(initialize_head=True, head_node_args=small)

@@ -93,6 +93,7 @@ def finish(process: subprocess.Popen[str]) -> dict[str, Any]:
     """The answer of a sweep that nobody disturbs."""
     out, err = process.communicate(timeout=900)
     assert process.returncode == 0, err
+    assert out.startswith("{"), f"one JSON document and nothing else, not {out[:500]!r}"
     answer: dict[str, Any] = json.loads(out)
     return {name: value for name, value in answer.items() if name != "trained_now"}
 
