@@ -19,13 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from keyspan.errors import RunnerError
-from keyspan.evidence.store import open_store
 from keyspan.files.contents import Contents
 from keyspan.lab.pack import seconds
-from keyspan.runners import driver
 from keyspan.runners.local import LocalRunner, Process
 from keyspan.runners.pool import Fault, Message
-from keyspan.runners.sweeps import read_sweep
 from keyspan.specs import Question, Run
 from keyspan.verdict import Verdict
 
@@ -149,11 +146,16 @@ def _cpu(pid: int) -> float:
 
 def questions_of(text: bytes, cells: int = 0) -> list[Question]:
     """The questions of one of the sweeps above."""
+    from keyspan.runners.sweeps import read_sweep  # the bench itself starts where there is no store, this does not
+
     return read_sweep(text.replace(b"LAST", str(cells - 1).encode()), "x.toml", Path(), 0, Contents(None)).asked
 
 
 def measure(questions: Sequence[Question], jobs: int, folder: Path) -> Measured:
     """Carry out a sweep into a new store, on so many workers."""
+    from keyspan.evidence.store import open_store
+    from keyspan.runners import driver
+
     load, own, theirs = os.getloadavg()[0], _used(resource.RUSAGE_SELF), _used(resource.RUSAGE_CHILDREN)
     runner = Timed(jobs, folder)
     began = time.monotonic()

@@ -25,10 +25,6 @@ from keyspan.evidence.record import make_record
 from keyspan.lab.agenda import Agenda
 from keyspan.lab.costs import cost
 from keyspan.lab.pack import seconds
-from keyspan.papers.reproduce import PAPERS, plan
-from keyspan.runners.driver import ENOUGH as PROPOSED
-from keyspan.runners.estimate import predicted
-from keyspan.runners.leases import ENOUGH
 from keyspan.runners.pool import Fault, Message, Pool, Worker
 from keyspan.specs import Question, Run
 from keyspan.verdict import Verdict
@@ -147,6 +143,8 @@ class _Desk:
         self._held = 0.0
 
     def next(self) -> list[Run]:
+        from keyspan.runners.leases import ENOUGH
+
         taken: list[Run] = []
         if self._held > ENOUGH * self.appetite:
             return taken
@@ -163,7 +161,10 @@ class _Desk:
         return taken
 
     def _wanted(self) -> list[Run]:
-        runs = self.agenda.wanted(PROPOSED)
+        from keyspan.runners.driver import ENOUGH
+        from keyspan.runners.estimate import predicted
+
+        runs = self.agenda.wanted(ENOUGH)
         for run in runs:
             if run.run_id not in self.verdicts:
                 expected = [predicted(run, question) for question in self._scores.values()]
@@ -240,6 +241,8 @@ def _between(points: Sequence[tuple[float, float]], x: float) -> float:
 
 def paper(name: str, tier: str) -> list[Question]:
     """The questions of a paper's figures at a tier."""
+    from keyspan.papers.reproduce import plan
+
     return plan(name, tier).questions
 
 
@@ -265,7 +268,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--check", type=int, metavar="ROUNDS", help="real sweeps on 1 and 2 workers beside the model")
     parser.add_argument("--gpus", type=int, nargs="+", default=[1, 8, 64, 512])
     parser.add_argument("--tier", default="paper")
-    parser.add_argument("--papers", nargs="+", default=list(PAPERS))
+    parser.add_argument("--papers", nargs="+", default=["adler", "modern"])
     args = parser.parse_args(argv)
     if args.check:
         for row in check(args.check):
