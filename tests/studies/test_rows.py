@@ -45,7 +45,7 @@ def test_what_predicts() -> None:
 
 
 def test_a_small_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(study, "made", lambda: [line for line in made(24, 8) if line.name == "flat"])
+    monkeypatch.setattr(study, "made", lambda *sizes: [line for line in made(24, 8) if line.name == "flat"])
     argv = ["--store", f"sqlite:///{tmp_path}/s.db", "--recipes", "hinge", "--seeds", "1", "--jobs", "1"]
     assert main([*argv, "--out", str(tmp_path / "rows.csv")]) == 0
     (row,) = csv.DictReader((tmp_path / "rows.csv").read_text("utf-8").splitlines())
