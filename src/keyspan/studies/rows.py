@@ -72,7 +72,7 @@ def made(items: int = ITEMS, d_model: int = D_MODEL) -> list[Line]:
         left, _, right = np.linalg.svd(drawn, full_matrices=False)
         for treatment in ("raw", "whitened") if name.startswith("t") else ("raw",):
             rows = spectrum.TREATMENTS[treatment](left * values @ right)
-            lines.append(Line(name, treatment, rows, (1, 2, 4), 4 * d_model))
+            lines.append(Line(name, treatment, rows, (1, 2, 4, 8), 8 * d_model))
     return lines
 
 
