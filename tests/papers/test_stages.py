@@ -70,7 +70,7 @@ def test_points_have_all_their_scores() -> None:
     one = small.at(1, 32)
     assert one is not None and one.mean("f1") == 0.7 and small.at(1, 64) is None
     assert [p.panel.label for p in values.panels] == ["", "", "D_V 8", "D_V 16", "D_V 64"]
-    assert [c.heads for c in values.curves] == [[1, 2, 4, 8], [1, 2, 4]]
+    assert [c.heads for c in values.curves] == [[1, 2, 4, 8], [1, 4]]
 
 
 def test_claims_are_judged() -> None:
@@ -96,7 +96,7 @@ def test_the_picture_and_its_data(name: str, tmp_path: Path) -> None:
     files = draw_figure(info, name, tmp_path, "adler")
     assert [f.name for f in files] == [f"adler-{name}.{kind}" for kind in ("svg", "png", "csv", "pdf")]
     rows = info.rows()
-    assert len(rows) == sum(len(p.points) for p in read.panels) and rows[0]["seeds"] == 5
+    assert len(rows) == sum(len(p.points) for p in read.panels) and rows[0]["seeds"] == read.panels[0].panel.seeds >= 3
     assert rows[0]["f1_low"] <= rows[0]["f1"] <= rows[0]["f1_high"]
     assert ("f1_every" in rows[0]) == (name == "softmax") and ("routed_values" in rows[0]) == (name != "softmax")
     _, columns, printed = info.printed()
