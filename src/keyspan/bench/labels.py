@@ -166,14 +166,14 @@ def bench(case: Case, rounds: int, seconds: float, threads: int) -> dict[str, An
             wall[name].append(members * by_wall)
     results = []
     for name in crews:
-        by_own, by_wall = (Repeats(tuple(side[name])).over(Repeats(tuple(side["plain"]))) for side in (own, wall))
+        mine, around = (Repeats(tuple(side[name])).over(Repeats(tuple(side["plain"]))) for side in (own, wall))
         results.append(
             {
                 "name": name,
-                "ratio": by_own.median,
-                "low": min(by_own.values),
-                "high": max(by_own.values),
-                "ratio_by_the_wall": by_wall.median,
+                "ratio": mine.median,
+                "low": min(mine.values),
+                "high": max(mine.values),
+                "ratio_by_the_wall": around.median,
                 "member_steps_per_second": Repeats(tuple(own[name])).median,
                 "baseline_member_steps_per_second": Repeats(tuple(own["plain"])).median,
             }

@@ -167,7 +167,7 @@ def trials() -> Iterator[Trial]:
 def rows_of(name: str) -> Iterator[Callable[[], Row]]:
     """The rows of a file, each to be computed."""
     if name == "instances":
-        yield from (lambda number=number: instance_row(number) for number in range(INSTANCES))  # type: ignore[misc]
+        yield from (lambda number=number: instance_row(number) for number in range(INSTANCES))
     else:
         yield from (trial.row for trial in trials())
 
