@@ -118,6 +118,7 @@ def test_the_judge_looks_at_all_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert verdict.scores["loss"] == pytest.approx(loss(weights, every, instance.follows))
     right = pair_outputs(weights, every).argmax(axis=1) == instance.follows
     assert verdict.witness["right"] == right.sum() and verdict.scores["accuracy"] == right.mean()
+    assert verdict.scores["accuracy_seen"] == right[instance.samples].mean()
     monkeypatch.setattr("keyspan.lab.pairs.TILE", 4)
     assert judge(instance, weights).scores == pytest.approx(dict(verdict.scores))
     wild = {name: w * 1e200 for name, w in weights.items()}
@@ -143,7 +144,12 @@ def knows(run: Run) -> Verdict:
     """What is published, a hundredth more with every seed."""
     assert isinstance(run.instrument, PairLayer)
     accuracy = min(1.0, PUBLISHED[run.instrument.heads] + 0.01 * (run.replicate % 3 - 0.5))
-    return Verdict(status=Status.MEASURED, exact=False, scores={"accuracy": accuracy, "loss": 1.0}, witness={"right": 1})
+    return Verdict(
+        status=Status.MEASURED,
+        exact=False,
+        scores={"accuracy": accuracy, "accuracy_seen": accuracy, "loss": 1.0},
+        witness={"right": 1},
+    )
 
 
 def test_the_figure_beside_what_is_published(tmp_path: Path) -> None:

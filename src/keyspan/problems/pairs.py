@@ -34,7 +34,7 @@ class Pairs(Spec, family="pairs", version=1):
     samples: int = 2**14
 
     static: ClassVar[bool] = False
-    scores: ClassVar[tuple[str, ...]] = ("accuracy", "loss")
+    scores: ClassVar[tuple[str, ...]] = ("accuracy", "accuracy_seen", "loss")
 
     def check(self) -> None:
         require(2 <= self.tokens <= 2**11, "`2 <= tokens <= 2048`", self.tokens, "Try 50.")

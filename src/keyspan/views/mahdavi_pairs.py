@@ -25,8 +25,11 @@ class PairsKnown(Data):
     @property
     def alt_text(self) -> str:
         """The figure in words."""
-        each = [f"{_plain(x.mean)} with {x.heads} heads (published {_plain(x.published)})" for x in self.found.lines]
-        return f"{self.title}. Accuracy {', '.join(each)}."
+        each = [
+            f"{_plain(row['accuracy_seen'])} with {row['heads']} heads (published {_plain(row['published'])})"
+            for row in self.rows()
+        ]
+        return f"{self.title}. Accuracy on the samples of training {', '.join(each)}."
 
     def rows(self) -> list[dict[str, Any]]:
         """The data of the figure, for the CSV beside it."""
@@ -34,13 +37,18 @@ class PairsKnown(Data):
         for x in self.found.lines:
             mean, low, high = student(list(x.accuracies)) if x.accuracies else (None, None, None)
             told = {"heads": x.heads, "seeds": len(x.accuracies), "accuracy": mean, "low": low, "high": high}
+            mean, low, high = student(list(x.seen)) if x.seen else (None, None, None)
+            told |= {"accuracy_seen": mean, "seen_low": low, "seen_high": high}
             out.append(told | {"published": x.published, "bound": x.bound})
         return out
 
     def printed(self) -> tuple[str, list[str], list[list[Any]]]:
         """Ours, theirs and the bound."""
-        lines: list[list[Any]] = [[x.heads, _interval(x.accuracies), _plain(x.published), x.bound] for x in self.found.lines]
-        return self.title.lower(), ["heads", "accuracy [low, high]", "published", "bound"], lines
+        lines: list[list[Any]] = [
+            [x.heads, _interval(x.seen), _plain(x.published), _interval(x.accuracies), x.bound] for x in self.found.lines
+        ]
+        columns = ["heads", "on samples [low, high]", "published", "on all pairs [low, high]", "bound"]
+        return self.title.lower(), columns, lines
 
 
 def _plain(value: float | None) -> str:
@@ -53,15 +61,20 @@ def pairs_info(found: Associations) -> PairsKnown:
 
 
 def draw_pairs(info: PairsKnown, axes: list[Axes]) -> None:
-    """Accuracy with its interval, what is published, and the bound."""
+    """Accuracy on samples and on all pairs with its interval, what is published, and the bound."""
     (ax,) = axes
     rows = [row for row in info.rows() if row["accuracy"] is not None]
-    x, y = [row["heads"] for row in rows], [row["accuracy"] for row in rows]
-    ends = [[max(0.0, r["accuracy"] - (r["low"] or r["accuracy"])) for r in rows],
-            [max(0.0, (r["high"] or r["accuracy"]) - r["accuracy"]) for r in rows]]  # fmt: skip
-    ax.errorbar(
-        x, y, yerr=ends, color=COLOURS[0], marker=MARKERS[0], markersize=4, capsize=2, linewidth=1, label="trained here"
-    )
+    x = [row["heads"] for row in rows]
+    kinds = (("accuracy_seen", "seen_low", "seen_high", "on samples"), ("accuracy", "low", "high", "on all pairs"))
+    for k, (name, low, high, label) in enumerate(kinds):
+        y = [row[name] for row in rows]
+        ends = [
+            [max(0.0, row[name] - (row[low] if row[low] is not None else row[name])) for row in rows],
+            [max(0.0, (row[high] if row[high] is not None else row[name]) - row[name]) for row in rows],
+        ]
+        ax.errorbar(
+            x, y, yerr=ends, color=COLOURS[2 * k], marker=MARKERS[2 * k], markersize=4, capsize=2, linewidth=1, label=label
+        )
     known = [(row["heads"], row["published"]) for row in rows if row["published"] is not None]
     if known:
         ax.plot(
@@ -69,7 +82,7 @@ def draw_pairs(info: PairsKnown, axes: list[Axes]) -> None:
         )
     ax.plot(x, [row["bound"] for row in rows], color="black", label="bound", **THEORY)
     ax.set_xlabel("heads $H$")
-    ax.set_ylabel("accuracy on all pairs")
+    ax.set_ylabel("accuracy")
     ax.legend(fontsize=7, frameon=False)
 
 
