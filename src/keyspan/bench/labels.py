@@ -123,15 +123,18 @@ def fleet_of(case: Case, members: int) -> Crew:
 def disagreement(case: Case) -> float:
     """Largest relative difference of the two sides' losses over the first steps."""
     plain, crew = Plain(case.run()), fleet_of(case, 1)
-    worst = 0.0
-    for k in range(STEPS):
-        crew.bucket.turn(crew.batch, {}, [k])
-        value, _ = crew.bucket.value_and_grad(crew.params, crew.batch)
-        crew.advance()
-        theirs = plain.advance()
-        assert value is not None
-        worst = max(worst, abs(float(value[0]) - theirs) / abs(theirs))
-    return worst
+    return max(_difference(plain, crew, step) for step in range(STEPS))
+
+
+def _difference(plain: Plain, crew: Crew, step: int) -> float:
+    """Of the losses before a step that both sides then take."""
+    crew.bucket.turn(crew.batch, {}, [step])
+    value, _ = crew.bucket.value_and_grad(crew.params, crew.batch)
+    assert value is not None
+    ours = float(value[0])
+    crew.advance()
+    theirs = plain.advance()
+    return abs(ours - theirs) / abs(theirs)
 
 
 def rate(call: Callable[[], object], seconds: float) -> tuple[float, float]:
