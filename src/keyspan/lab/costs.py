@@ -11,21 +11,26 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from keyspan.attention.shapes import Heads, Routed
+from keyspan.decoders import Decoder, layout, parameters
 from keyspan.problems.contexts import Labels
 from keyspan.problems.in_context import InContext
 from keyspan.problems.placed import Placed
 from keyspan.problems.relations import Relations
+from keyspan.problems.sequences import Sequences
 from keyspan.problems.shown import Contexts
 from keyspan.problems.typed import TypedChannel, TypedRelations
 from keyspan.specs import Channel, Layer, Run
 
 PER_SCORE = 1.3e-9  # seconds per head and pair: maximum, mask, product
 PER_FLOP = 2.5e-11  # seconds per floating-point operation of the skinny products
+DOUBLE = 2.0  # how much longer either takes in float64
 PER_LAYER_FLOP = 1.2e-11  # the same for a layer's products, which are larger
 PER_WEIGHT = 1.5e-9  # seconds per attention weight or output and pass: softmax, masks, products
 PER_LAYER_STEP = 1.2e-4  # seconds that a step of a layer costs in any case
 PER_PASS = 6e-10  # seconds per number that an elementwise operation reads and writes, forwards and backwards
 PER_CREW = 2e-4  # seconds of a step that a member of a small crew pays for what is not arithmetic
+PER_TOKEN_FLOP = 2.2e-11  # of a decoder's products, softmaxes and activations together
+PER_CALL = 2.5e-4  # seconds of a decoder's step that are calls, shared by members that step together
 PER_SMALL_FLOP = 3e-10  # the same for a linear unit's products, which are bound by memory
 
 
@@ -45,7 +50,8 @@ class Cost:
 def of_channel(run: Run) -> Cost:
     """A key-query channel on relations: the matrix products of scores and gradients, and passes over the pairs.
 
-    Memory: rows twice, edges as bits, queries and keys with their gradients, weights with their moments.
+    Memory: rows twice, edges as bits, queries and keys with their gradients, weights with their moments, or with the pairs
+    that L-BFGS remembers (twice, for they are moved by copying).
     """
     problem, channel = run.problem, run.instrument
     assert isinstance(problem, Relations) and isinstance(channel, Channel)
@@ -54,8 +60,12 @@ def of_channel(run: Run) -> Cost:
     show = getattr(run.recipe, "show", None)
     m = show.items if isinstance(show, Contexts) else m  # of the items that a step looks at
     flops = 6.0 * m * m * budget + 8.0 * m * d * budget
-    memory = 4.0 * (2 * m * d + 4 * m * heads * max(16, d_key) + 8 * d * heads * d_key) + m * m / 8
-    return Cost(flops, flops * PER_FLOP + channel.heads * m * m * PER_SCORE, memory, (heads, d_key))
+    double = run.arithmetic == "fp64"
+    pairs = max((getattr(phase, "memory", 0) for phase in getattr(run.recipe, "phases", ())), default=0)  # of L-BFGS
+    weights = (8 + 8 * pairs) * d * heads * d_key
+    memory = (8.0 if double else 4.0) * (2 * m * d + 4 * m * heads * max(16, d_key) + weights) + m * m / 8
+    seconds = (flops * PER_FLOP + channel.heads * m * m * PER_SCORE) * (DOUBLE if double else 1.0)
+    return Cost(flops, seconds, memory, (heads, d_key))
 
 
 def of_heads(run: Run) -> Cost:
@@ -90,6 +100,27 @@ def of_linear(run: Run) -> Cost:
     """A linear unit on random labels."""
     size = float(getattr(run.problem, "examples", 1) * getattr(run.problem, "dimension", 1))
     return Cost(4.0 * size, 4.0 * size * PER_SMALL_FLOP, 8.0 * size)
+
+
+def of_decoder(run: Run) -> Cost:
+    """A decoder on sequences: three passes through all matrices for every token, and the attention among tokens.
+
+    Memory: what a step keeps for its way back, weights with their moments, the library.
+    """
+    problem, decoder = run.problem, run.instrument
+    assert isinstance(problem, Sequences) and isinstance(decoder, Decoder)
+    batch, length = getattr(run.recipe, "batch", None) or problem.sequences, problem.length
+    tables = (problem.vocabulary + length) * decoder.d_model
+    weights = sum(w.size for w in layout(decoder, problem.vocabulary, length)) - tables
+    if decoder.tied:
+        weights += problem.vocabulary * decoder.d_model
+    tokens = float(batch * length)
+    flops = 6.0 * tokens * (weights + 2.0 * decoder.layers * length * decoder.width)
+    kept = decoder.layers * (10 * decoder.d_model + 3 * decoder.hidden + 8 * decoder.width + 3 * decoder.heads * length)
+    memory = 4.0 * tokens * (kept + 3 * problem.vocabulary) + 20.0 * parameters(decoder, problem.vocabulary, length)
+    memory += 8.0 * problem.places * (length + 2)
+    sizes = tuple(str(value) for value in decoder.to_json().values())
+    return Cost(flops, flops * PER_TOKEN_FLOP + PER_CALL, memory, sizes)
 
 
 def of_layer(run: Run) -> Cost:
@@ -129,6 +160,7 @@ def of_typed(run: Run) -> Cost:
 
 COSTS: dict[str, Callable[[Run], Cost]] = {
     "channel": of_channel,
+    "decoder": of_decoder,
     "heads": of_heads,
     "layer": of_layer,
     "linear-unit": of_linear,

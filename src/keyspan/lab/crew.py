@@ -17,6 +17,8 @@ import torch
 
 from keyspan.attention import kernels
 from keyspan.attention.instrument import Arrays, Bucket, Params
+from keyspan.attention.losses import PAIR_LOSSES
+from keyspan.decoders import Decoder
 from keyspan.errors import BadInput
 from keyspan.lab.checkpoints import Saved
 from keyspan.lab.host import Case, Control, Finished, Member
@@ -28,8 +30,10 @@ from keyspan.verdict import Status, Verdict
 
 SAVING_SHARE = 0.05  # of a crew's time that checkpoints may take
 OWN = "own."  # before the names of what an instrument's members carry along, among the optimiser's state
-BUCKETS = {  # by family of the instrument
+BUCKETS = {  # by family of the instrument, or by family and loss
     "channel": "keyspan.attention.channel:ChannelBucket",
+    "channel:owned-hinge": "keyspan.attention.owned:OwnedChannelBucket",
+    "decoder": "keyspan.attention.decoder:DecoderBucket",
     "heads": "keyspan.attention.heads:HeadsBucket",
     "layer": "keyspan.attention.layer:LayerBucket",
     "routed": "keyspan.attention.routed:RoutedBucket",
@@ -37,9 +41,10 @@ BUCKETS = {  # by family of the instrument
     "typed-channel": "keyspan.attention.typed:TypedBucket",
 }
 FUSED = "keyspan.attention.kernels.channel:FusedChannelBucket"
-SHOWN = {  # channels that are not shown all pairs at every step, by family of their recipe's `show`
-    "contexts": "keyspan.attention.sampled:SampledBucket",
-    "batches": "keyspan.attention.growing:GrowingBucket",
+SHOWN = {  # those that are not shown everything at every step, by families of the instrument and of its recipe's `show`
+    "channel:contexts": "keyspan.attention.sampled:SampledBucket",
+    "channel:batches": "keyspan.attention.growing:GrowingBucket",
+    "decoder:ride": "keyspan.attention.decoder:DecoderBucket",
 }
 
 
@@ -52,28 +57,32 @@ def recipe_of(run: Run) -> Recipe:
 
 def kernel_of(run: Run, device: torch.device) -> str:
     """Which speed of the instrument trains a run on this device."""
-    plain = isinstance(run.instrument, Channel) and recipe_of(run).show is None
+    plain = isinstance(run.instrument, Channel) and recipe_of(run).show is None and recipe_of(run).loss in PAIR_LOSSES
     return "triton" if plain and kernels.available(device, run.arithmetic) else "torch"
 
 
 def make_bucket(runs: Sequence[Run], device: torch.device) -> Bucket:
     """The instrument of these members, which share a bucket: the fused channel where it can run."""
-    recipe = recipe_of(runs[0])
-    name = BUCKETS.get(runs[0].instrument.family)
+    recipe, family = recipe_of(runs[0]), runs[0].instrument.family
+    name = BUCKETS.get(f"{family}:{recipe.loss}") or BUCKETS.get(family)
     if name is None:
-        raise BadInput(f"An instrument must be one of {'|'.join(BUCKETS)}, but got {runs[0].instrument.family}.")
+        known = "|".join(known for known in BUCKETS if ":" not in known)
+        raise BadInput(f"An instrument must be one of {known}, but got {family}.")
     if recipe.show is not None:
-        if not isinstance(runs[0].instrument, Channel):
-            raise BadInput(f"Only a channel can be shown {recipe.show.family}, but got {runs[0].instrument.family}. Show all.")
-        name = SHOWN[recipe.show.family]
+        name = SHOWN.get(f"{family}:{recipe.show.family}")
+        if name is None:
+            who = "|".join(known.partition(":")[0] for known in SHOWN if known.endswith(f":{recipe.show.family}"))
+            raise BadInput(f"Only a {who or 'nobody'} can be shown {recipe.show.family}, but got {family}. Show all.")
     module, _, kind = (FUSED if kernel_of(runs[0], device) == "triton" else name).partition(":")
     made: Bucket = getattr(import_module(module), kind)(runs, recipe.loss, recipe.init_scale, recipe.bias, device)
     return made
 
 
 def optimizer_of(run: Run, phase: int, device: torch.device) -> Optimizer:
-    """The optimiser of a phase of a run's recipe, fused where its instrument is."""
-    return make_optimizer(recipe_of(run).phases[phase], device if kernel_of(run, device) == "triton" else None)
+    """The optimiser of a phase of a run's recipe: fused where its instrument is, by clocks for decoders on a GPU."""
+    fused = device if kernel_of(run, device) == "triton" else None
+    clocked = device if isinstance(run.instrument, Decoder) and device.type == "cuda" else None
+    return make_optimizer(recipe_of(run).phases[phase], fused, clocked)
 
 
 class Crew:
@@ -131,8 +140,9 @@ class Crew:
         drawn = [m.drawn for m in members if m.drawn]
         params = self.bucket.place(drawn) if len(drawn) == len(members) else self.bucket.init([m.run for m in members])
         lost = torch.zeros(len(members), dtype=torch.bool, device=self.device)
+        before = torch.zeros(len(members), dtype=torch.int64, device=self.device)
         own = {OWN + k: v for k, v in self.bucket.memory([m.run for m in members]).items()}
-        return params, self.optimizer.start(params) | own | {"lost": lost}
+        return params, self.optimizer.start(params) | own | {"lost": lost, "before": before}
 
     @property
     def _memory(self) -> Params:
@@ -219,7 +229,7 @@ class Crew:
                 self.bucket.look(self.params, self.batch, self._memory, self._taken)
                 self._retire_clear()
         if self.runs:
-            self._retire_over()
+            self._retire_over(torch.tensor([taken >= self.optimizer.steps for taken in self._taken], device=self.device))
 
     def _retire_clear(self) -> None:
         """Members that hold their problem exactly (nothing can be better), or whose optimiser is done."""
@@ -229,19 +239,19 @@ class Crew:
         self._leave(leave, self.params)
         done = self.optimizer.finished(self.state) if self.runs else None
         if done is not None:
-            self._leave(done, self.optimizer.final(self.params, self.state))
+            self._retire_over(done)
 
-    def _retire_over(self) -> None:
-        """Members whose steps are over: on to the next phase, or to the judge."""
-        over = [self.step - begun >= self.optimizer.steps for begun in self.begun]
+    def _retire_over(self, leave: torch.Tensor) -> None:
+        """Members whose phase is over: on to the next one, or to the judge."""
+        over = leave.tolist()
         if not any(over):
             return
-        leave = torch.tensor(over, device=self.device)
         params = self.optimizer.final(self.params, self.state)
         if self.phase + 1 == len(self.recipe.phases):
             self._leave(leave, params)
             return
         carried = {k: v for k, v in self.state.items() if k == "lost" or k.startswith(OWN)}
+        carried["before"] = self.state["before"] + torch.tensor(self._taken, device=self.device)
         state = optimizer_of(self.runs[0], self.phase + 1, self.device).start(params) | carried
         for i, run in enumerate(self.runs):
             if over[i]:
@@ -274,9 +284,8 @@ class Crew:
     def _case(self, member: int, params: Params) -> Case:
         run, instance = self.runs[member], self.instances[member]
         answers = self.bucket.answers(params, member, run)
-        before = sum(int(getattr(p, "steps", 0)) for p in self.recipe.phases[: self.phase])
         facts = {
-            "steps": before + self.step - self.begun[member],
+            "steps": int(self.state["before"][member]) + self.step - self.begun[member],
             "seconds": round(time.monotonic() - self.began, 3),
             "device": _device_name(self.device),
             "kernel": self.kernel,

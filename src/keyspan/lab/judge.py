@@ -1,30 +1,35 @@
 """The judge: weights + problem -> Verdict, in float64, by tiles. One judge for trained and constructed members alike.
 
 Channels are judged in `lab.channels`, and what is said of them is proved in `lab.proof`; heads of today in `lab.heads`, and
-in `lab.placed` where their items move; layers on labels in `lab.labels`.
+in `lab.placed` where their items move; layers on labels in `lab.labels`; decoders in `lab.sequences`.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import singledispatch
 from typing import Any
 
 import numpy as np
 
 from keyspan.attention.shapes import Heads, Routed
+from keyspan.decoders import Decoder
 from keyspan.errors import BadInput, require
+from keyspan.lab import one_head
 from keyspan.lab.channels import judge_channel as judge_channel
 from keyspan.lab.heads import judge_heads
 from keyspan.lab.labels import judge_layer
 from keyspan.lab.placed import judge_placed
 from keyspan.lab.retention import with_retention
 from keyspan.lab.routed import judge_routed
+from keyspan.lab.sequences import judge_decoder as judge_decoder
 from keyspan.lab.typed import judge_typed
 from keyspan.problems.contexts import LabelInstance
 from keyspan.problems.dichotomies import DichotomyInstance
 from keyspan.problems.in_context import InContextInstance
 from keyspan.problems.placed import PlacedInstance
 from keyspan.problems.relations import RelationInstance
+from keyspan.problems.sequences import SequenceInstance
 from keyspan.problems.typed import TypedChannel, TypedInstance
 from keyspan.specs import Layer, Spec
 from keyspan.verdict import Status, Verdict
@@ -36,7 +41,8 @@ CERTIFIED = 1e-7  # a residual below this proves that no unit vector separates w
 def judge(instance: Any, answers: dict[str, Any], *, certify: bool = False, instrument: Spec | None = None) -> Verdict:
     """What these weights hold of this problem.
 
-    certify: a failure to fit must be proven, else it is `unconverged`    instrument: what the weights are weights of,
+    certify: a failure to fit must be proven, else it is `unconverged`; of a channel, what is proven is in the witness
+    instrument: what the weights are weights of,
     where they alone do not say it
     """
     raise BadInput(f"The judge must know the problem, but got {type(instance).__name__}.")
@@ -44,9 +50,15 @@ def judge(instance: Any, answers: dict[str, Any], *, certify: bool = False, inst
 
 @judge.register
 def _(instance: RelationInstance, answers: dict[str, Any], *, certify: bool = False, instrument: Spec | None = None) -> Verdict:
+    """With `certify`, a single head that fails is told from one that could not succeed, where that can be proven."""
     if isinstance(instrument, Heads):
         return judge_heads(instance, instrument, answers)
     verdict = judge_channel(instance, answers["w_query"], answers["w_key"], float(answers["bias"]))
+    if certify and verdict.exact is False and len(answers["w_query"]) == 1 and one_head.applies(instance):
+        found = one_head.one_head(instance)
+        if found.impossible:
+            witness = {**verdict.witness, "one_head": {"gap_at_most": found.at_most, "pairs": found.pairs}}
+            verdict = replace(verdict, witness=witness)
     return with_retention(verdict, instance, answers) if verdict.measured and "batch" in answers else verdict
 
 
@@ -100,6 +112,13 @@ def _(
         scores["margin"] = float(margins.min()) / norm
     witness = {} if fitted else {"largest_possible_margin": residual}
     return Verdict(status=Status.MEASURED, exact=fitted, scores=scores, witness=witness)
+
+
+@judge.register
+def _(instance: SequenceInstance, answers: dict[str, Any], *, certify: bool = False, instrument: Spec | None = None) -> Verdict:
+    if not isinstance(instrument, Decoder):
+        raise BadInput(f"Sequences must be recited by a decoder, but got {getattr(instrument, 'family', None)}. Name it.")
+    return judge_decoder(instance, answers, instrument)
 
 
 @judge.register
