@@ -66,7 +66,12 @@ def test_what_is_asked(name: str) -> None:
 
 def test_points_have_all_their_scores() -> None:
     values = found("values")
-    assert values.seeds == 5 and found("softmax").seeds == 3 and not values.failed_cells and len(values.cells_asked) == len(set(values.cells_asked))
+    assert (
+        values.seeds == 5
+        and found("softmax").seeds == 3
+        and not values.failed_cells
+        and len(values.cells_asked) == len(set(values.cells_asked))
+    )
     small = values.panels[0]
     point = small.at(4, 16)
     assert point is not None and point.mean("f1") == 1.0 and len(point.scores["routed_keys"]) == 5
