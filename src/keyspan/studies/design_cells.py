@@ -1,9 +1,11 @@
 """The cells that `keyspan design` answers from: which are measured, which of them its law is fitted to, and the CSV of them.
 
-    python -m keyspan.studies.design_cells --store sqlite:///.keyspan/design.db --out src/keyspan/advice/design_cells.csv
+    python -m keyspan.studies.design_cells --store sqlite:///.keyspan/design.db --out src/keyspan/evidence/design_cells.csv
 
-The split was fixed before anything was measured: no number of items, no d_model and no graph family of a held-out cell is one of
-a cell that is fitted. What the store holds is not trained again, so a study that was stopped goes on; `--read` trains
+The split was fixed before anything was measured: no number of items, no d_model and no graph family of a held-out cell is one
+of
+a cell that is fitted. Cells of the role `rows` are permutations on other item vectors, beside gaussian ones of the same size.
+What the store holds is not trained again, so a study that was stopped goes on; `--read` trains
 nothing and writes the cells that the store answers in full.
 """
 
@@ -12,6 +14,7 @@ from __future__ import annotations
 import argparse
 import csv
 import io
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,10 +23,11 @@ from typing import Any
 
 import keyspan
 from keyspan.errors import BadInput, KeyspanError
-from keyspan.evidence.cells import COLUMNS, Cell, cell_of
+from keyspan.evidence.cells import COLUMNS, cell_of
 from keyspan.evidence.store import Store, open_store
+from keyspan.files.contents import Contents
 from keyspan.lab.search import Answer, propose
-from keyspan.problems import graphs
+from keyspan.problems import embeddings, graphs, spectrum
 from keyspan.problems.graphs import Graph
 from keyspan.problems.relations import Relations
 from keyspan.runners.lab import Lab
@@ -32,8 +36,20 @@ from keyspan.specs import Question
 from keyspan.verdict import Verdict
 
 SEEDS = 3
-ROLES = ("fit", "held-out")
-PROVENANCE = ("role", "degree", "replicates", "members", "device", "keyspan", "command")
+TOGETHER = 14  # cells that are asked together
+ROLES = ("fit", "held-out", "rows")
+TARGETS = (0.5, 0.8, 0.9, 0.95, 1.0)  # other F1, read off the levels that were measured for 0.99
+PROVENANCE = (
+    "role",
+    "degree",
+    "dimension",
+    *(f"at_{t:g}" for t in TARGETS),
+    "replicates",
+    "members",
+    "device",
+    "keyspan",
+    "command",
+)
 Sizes = tuple[tuple[int, int], ...]
 
 
@@ -69,6 +85,11 @@ HELD_ALL: Sizes = (
 HELD_SOME: Sizes = ((96, 28), (96, 40), (96, 48), (112, 40), (112, 48))  # three of the five graphs
 
 
+ROWS: Sizes = ((128, 32), (128, 64))
+CORRELATIONS = (0.25, 0.5, 0.75, 0.9)
+CLUSTER = 8  # items of a cluster
+
+
 def plan() -> tuple[Planned, ...]:
     """Every cell, the cheapest first within its role."""
     return tuple(_plan())
@@ -86,6 +107,10 @@ def _plan() -> Iterator[Planned]:
                 yield Planned(role, Relations(items=items, d_model=d_model, graph=graph))
     for items, d_model in FIT_ONE:
         yield Planned("fit", Relations(items=items, d_model=d_model))
+    for items, d_model in ROWS:
+        made_of = [embeddings.sign(), embeddings.sparse(d_model // 8)]
+        for rows in [*made_of, *(embeddings.clustered(items // CLUSTER, c) for c in CORRELATIONS)]:
+            yield Planned("rows", Relations(items=items, d_model=d_model, embeddings=rows))
 
 
 def question(planned: Planned) -> Question:
@@ -99,6 +124,10 @@ def command(problem: Relations) -> str:
     parts = ["keyspan measure relations", f"--items {problem.items}", f"--d-model {problem.d_model}", f"--graph {graph.name}"]
     parts += [] if graph.edges is None else [f"--edges {graph.edges}"]
     parts += [] if graph.degree is None else [f"--degree {graph.degree}"]
+    rows = problem.embeddings
+    if rows.name != "gaussian":
+        given = {"ones": rows.ones, "clusters": rows.clusters, "correlation": rows.correlation}
+        parts += [f"--embeddings {rows.name}", *(f"--{k} {v}" for k, v in given.items() if v is not None)]
     return " ".join([*parts, f"--seeds {SEEDS}"])
 
 
@@ -116,27 +145,54 @@ def answered(store: Store, planned: Sequence[Planned]) -> list[dict[str, Any]]:
             provenance |= {run_id: record.provenance for run_id, record in records.items()}
             found = propose(asked, verdicts)
         if isinstance(found, Answer):
-            rows.append(row(one, cell_of(asked, found), provenance))
+            rows.append(row(one, found, provenance))
     return rows
 
 
-def row(planned: Planned, cell: Cell, provenance: dict[str, Any]) -> dict[str, Any]:
-    """A cell with where it comes from."""
+def row(planned: Planned, found: Answer, provenance: dict[str, Any]) -> dict[str, Any]:
+    """A cell with what else its members say, and where it comes from."""
     asked = question(planned)
+    cell = cell_of(asked, found)
     about = [provenance[run_id] for run_id in cell.run_ids]
 
     def distinct(name: str) -> str:
         return "; ".join(sorted({str(p.get(name, "")) for p in about}))
 
+    others = {f"at_{t:g}": reached(found, t) for t in TARGETS}
     return cell.to_row() | {
         "role": planned.role,
         "degree": planned.problem.graph.degree,
+        "dimension": dimension(planned.problem),
+        **{name: None if level is None else round(level, 2) for name, level in others.items()},
         "replicates": " ".join(str(r) for r in asked.replicates),
         "members": len(about),
         "device": distinct("device"),
         "keyspan": distinct("keyspan"),
         "command": command(planned.problem),
     }
+
+
+def reached(found: Answer, target: float) -> float | None:
+    """Where F1 passes another target, with the heads that attain D_K*: the geometric mean of the largest budget measured that
+    does not reach it and the next one; None where the levels measured do not say."""
+    if found.best is None:
+        return None
+    arm = found.arms[found.best]
+    short = [i for i, mean in enumerate(arm.means) if mean is None or mean < target]
+    last = max(short, default=-1)
+    if last < 0 or last + 1 >= len(arm.levels):
+        return None
+    return math.sqrt(arm.levels[last] * arm.levels[last + 1])
+
+
+def dimension(problem: Relations) -> float:
+    """What stands for d of the first replicate's rows: `spectrum.dimension_of` of their stable rank, centred."""
+    if problem.embeddings.name == "gaussian":
+        return float(problem.d_model)
+    asked = relations_question(problem, seeds=1)
+    (run, *_) = asked.runs(asked.arms[0], asked.arms[0].low)
+    made = embeddings.make(problem.embeddings, problem.items, problem.d_model, run.problem_id, Contents(None))
+    return round(spectrum.dimension_of(spectrum.stable_rank(spectrum.centred(made)), problem.items, problem.d_model), 2)
 
 
 def to_csv(rows: Sequence[dict[str, Any]]) -> str:
@@ -154,7 +210,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--store", default="sqlite:///.keyspan/design.db", help="where records lie")
     parser.add_argument("--read", action="store_true", help="train nothing")
     parser.add_argument("--most-items", type=int, default=None, help="only cells of at most so many items")
-    parser.add_argument("--roles", default=",".join(ROLES), help="only these: fit,held-out")
+    parser.add_argument("--roles", default=",".join(ROLES), help="only these, as fit,held-out,rows")
     parser.add_argument("--device", default="auto", help="auto|cpu|cuda")
     parser.add_argument("--jobs", type=int, default=None, help="worker processes (default: one a core)")
     parser.add_argument("--out", type=Path, default=None, help="write the cells to this CSV file")
@@ -165,7 +221,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise BadInput(f"`--roles` must be among {', '.join(ROLES)}, but got {args.roles}. Choose.")
         planned = [p for p in plan() if p.role in roles and p.problem.items <= (args.most_items or p.problem.items)]
         if not args.read:
-            Lab(args.store, args.device, args.jobs).answer([question(p) for p in planned])
+            lab = Lab(args.store, args.device, args.jobs)
+            for begin in range(0, len(planned), TOGETHER):  # a study that is stopped has most of its cells whole
+                lab.answer([question(p) for p in planned[begin : begin + TOGETHER]])
         with open_store(args.store) as store:
             rows = answered(store, planned)
     except KeyspanError as error:
