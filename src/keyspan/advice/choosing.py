@@ -12,6 +12,9 @@ from keyspan.evidence.design_law import DesignLaw, Size, heads_tried
 from keyspan.evidence.shipped import Factor
 from keyspan.theory import bounds
 
+ALONE = (
+    0.65  # P(m', 1) / d^2 from which a single head was measured to need a quarter more than several, and up to twice as much
+)
 HARDWARE = (8, 16)  # multiples of d_key that matrix units like
 MOST_MULTIPLES = 64  # of `heads_multiple_of` that are tried
 
@@ -109,17 +112,20 @@ class Alternative:
     feasible: bool
 
 
-def choose(law: DesignLaw, size: Size, scale: float, limits: Limits, d_model: int) -> Choice:
+def choose(law: DesignLaw, size: Size, scale: float, limits: Limits, d_model: int, bits: float) -> Choice:
     """The smallest budget that reaches the law's for its heads; one head per edge where that costs no more, or where nothing
     else
     will do."""
-    found = sorted(_candidates(law, size, scale, limits))
+    found = sorted(_candidates(law, size, scale, limits, d_model, bits))
     plain = limits == Limits(key_bytes=limits.key_bytes)
     if plain and (not found or found[0][0] >= size.edges):
         return Choice(size.edges, 1, constructed=True)
     if not found:
-        what = f"{limits.unit} x d_key {list(limits.d_keys) or limits.d_key_multiple_of}"
-        raise BadInput(f"Heads and widths must hold this graph, but no multiple of {what} does. Allow wider or more heads.")
+        widths = list(limits.d_keys) or f"multiples of {limits.d_key_multiple_of}"
+        raise BadInput(
+            f"`--d-keys` must have a width that holds this graph on a multiple of {limits.unit} heads, but got {widths}. "
+            "Allow wider ones, or other numbers of heads."
+        )
     fits = [(h, d) for _, _, h, d in found if limits.broken(cost(h, d, d_model, limits)) is None]
     if not fits:
         cheapest = min((cost(h, d, d_model, limits) for _, _, h, d in found), key=lambda c: (c.parameters, c.cache_bytes))
@@ -127,14 +133,17 @@ def choose(law: DesignLaw, size: Size, scale: float, limits: Limits, d_model: in
     return Choice(*fits[0])
 
 
-def _candidates(law: DesignLaw, size: Size, scale: float, limits: Limits) -> Iterator[tuple[int, float, int, int]]:
+def _candidates(
+    law: DesignLaw, size: Size, scale: float, limits: Limits, d_model: int, bits: float
+) -> Iterator[tuple[int, float, int, int]]:
     """(budget, need, heads, d_key) of what reaches the law's budget: of equal budgets, the one with most to spare comes
     first."""
     for heads in _heads(size, limits):
         need = law.need(size, heads)
-        if need is None:
+        if need is None or (heads == 1 and size.items >= 16 and size.measures["load"] > ALONE):
             continue
-        d_key = limits.width(need * scale / heads)
+        proven = bounds.warren_budget(bits, size.items, d_model, heads)  # where the law is far from what was measured
+        d_key = limits.width(max(need * scale, proven) / heads)
         if d_key is not None:
             yield heads * d_key, need, heads, d_key
 
@@ -167,7 +176,7 @@ def alternatives(
     for step in HARDWARE:
         if step % limits.d_key_multiple_of == 0 and not limits.d_keys:
             wide = replace(limits, d_key_multiple_of=step)
-            best = min(_candidates(law, size, scale, wide), default=None)
+            best = min(_candidates(law, size, scale, wide, d_model, bits), default=None)
             if best is not None:
                 wanted.append((f"d_key a multiple of {step}", *best[2:]))
     safe = limits.width(high / choice.heads)

@@ -108,7 +108,15 @@ class Design:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON of `keyspan design`."""
-        return head() | {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+        found: dict[str, Any] = _listed(asdict(self))
+        return head() | found
+
+
+def _listed(value: Any) -> Any:
+    """Tuples as lists, as JSON has them."""
+    if isinstance(value, dict):
+        return {name: _listed(inner) for name, inner in value.items()}
+    return [_listed(inner) for inner in value] if isinstance(value, tuple | list) else value
 
 
 @dataclass(frozen=True)
@@ -158,7 +166,7 @@ def design(
     factors = _factors(target, rows, limits)
     scale, slack = math.prod(f.value for f in factors), math.sqrt(sum(f.slack**2 for f in factors))
     expected = law.expected(size, factor=scale, slack=slack)
-    choice = choose(law, size, scale, limits, d_model)
+    choice = choose(law, size, scale, limits, d_model, load.bits)
     lower = bounds.warren_budget(load.bits, items, d_model, choice.heads)
     budget = _key_budget(expected, choice, lower, load.edges)
     spent = cost(choice.heads, choice.d_key, d_model, limits)

@@ -1,11 +1,13 @@
 """The design law: the key budget that trained channels need, fitted to measured cells, with intervals that are calibrated.
 
-    x_h = G_h(m', m, d) exp(theta . f)        D_K = min over h of h ceil(x_h / h)
+    x_h = c G_h^a (1 + (m / 2.5 d)^4)^(b/4)        D_K = min over h of h ceil(x_h / h)
 
-`G_h` is Gardner's budget of h heads (`theory.gardner`, conjectured, for a solver), h runs over powers of two up to m/8 as
-in every measurement, and f are the `FEATURES`: what training by gradient needs beyond a solver, as a factor. A measured D_K*
-with h heads says that x_h lies between D_K* - h and D_K*; theta is fitted by least squares (a little ridge) of
-ln(D_K* - h/2) at the heads that attained it.
+`G_h` is Gardner's budget of h heads (`theory.gardner`, conjectured, for a solver), h runs over powers of two up to m/8 as in
+every
+measurement. Training by gradient needs more than a solver, relatively most where budgets are small (a < 1) and where there
+are several times as many items as dimensions (b > 0, from about 2.5 items a dimension on). The form was chosen by its error on
+sizes left out of the fit (docs/design-law.md). A measured D_K* with h heads says that x_h lies between D_K* - h and D_K*; the
+constants are fitted by least squares (a little ridge) of ln(D_K* - h/2) at the heads that attained it.
 
 **Interval.** [D_K(-s), D_K(+s)] is the same with x_h e^-s and x_h e^+s. For every cell of the fit the least s that would have
 reached its D_K* is found, downwards and upwards, by a law fitted to the cells of *other sizes* (items and d_model left out
@@ -34,7 +36,8 @@ from keyspan.theory.gardner import gardner_budget, gardner_load
 
 Float = NDArray[np.float64]
 LAW_VERSION = 1  # raised when the numbers of a fit change; it is hashed into the fit id
-FEATURES = ("1", "ln(m'/m)", "ln(m/d)")
+FEATURES = ("1", "ln G_h", "ln(1 + (m / 2.5 d)^4) / 4")  # of ln(x_h / G_h), so that a = 1 + the second coefficient
+CROWDED = 2.5  # items a dimension from which training needs more
 RIDGE = 1e-3
 LEAST_CELLS = 12
 MISS = 0.05  # on either side of an interval
@@ -51,10 +54,10 @@ class Size:
     edges: int
     degree: int | None = None
 
-    @property
-    def features(self) -> tuple[float, ...]:
-        """As named by `FEATURES`."""
-        return 1.0, math.log(self.edges / self.items), math.log(self.items / self.d_model)
+    def features(self, budget: float) -> tuple[float, ...]:
+        """As named by `FEATURES`. budget: G_h"""
+        crowd = self.items / (CROWDED * self.d_model)
+        return 1.0, math.log(budget), math.log1p(crowd**4) / 4
 
     @property
     def measures(self) -> dict[str, float]:
@@ -125,11 +128,11 @@ class DesignLaw:
         """x_h, the budget of so many heads before it is rounded to whole heads; None: they cannot hold the graph
         (conjectured)."""
         budget = _gardner(size, heads)
-        return None if budget is None else budget * math.exp(float(np.dot(size.features, self.theta)))
+        return None if budget is None else budget * math.exp(float(np.dot(size.features(budget), self.theta)))
 
     def spread(self, size: Size, slack: float = 0.0) -> tuple[float, float]:
         """The ends of the interval, as multiples of a budget."""
-        u = _uncertainty(np.array(size.features), np.array(self.gram))
+        u = _uncertainty(size, np.array(self.gram))
         down, up = (math.hypot(max(0.0, s * u), slack) for s in (self.down, self.up))
         return math.exp(-down), math.exp(up)
 
@@ -190,11 +193,17 @@ def whole(h: int, x: float) -> int:
 
 
 def _smallest(at: Mapping[int, float], times: float) -> tuple[int, int]:
-    """The smallest whole budget, and the fewest heads that attain it."""
-    return min((whole(h, x * times), h) for h, x in at.items())
+    """The smallest whole budget, and the heads that attain it with most to spare."""
+    budget, _, heads = min((whole(h, x * times), x, h) for h, x in at.items())
+    return budget, heads
 
 
-def _uncertainty(f: Float, gram: Float) -> float:
+def _uncertainty(size: Size, gram: Float) -> float:
+    """u, at the heads that hold most; 1 where none hold anything."""
+    known = [g for h in heads_tried(size.items) if (g := _gardner(size, h)) is not None]
+    if not known:
+        return 1.0
+    f = np.array(size.features(min(known)))
     return math.sqrt(1.0 + float(f @ np.linalg.solve(gram, f)))
 
 
@@ -285,8 +294,8 @@ def _size(cell: Cell) -> Size:
 
 def _needs(cell: Cell, theta: Float) -> dict[int, float]:
     size = _size(cell)
-    scale = math.exp(float(np.dot(size.features, theta)))
-    return {h: scale * g for h in heads_tried(cell.items) if (g := _gardner(size, h)) is not None}
+    known = {h: g for h in heads_tried(cell.items) if (g := _gardner(size, h)) is not None}
+    return {h: g * math.exp(float(np.dot(size.features(g), theta))) for h, g in known.items()}
 
 
 def _design(cells: Sequence[Cell]) -> tuple[Float, Float]:
@@ -296,7 +305,7 @@ def _design(cells: Sequence[Cell]) -> tuple[Float, Float]:
         assert cell.key_budget is not None and cell.heads is not None
         budget = _gardner(_size(cell), cell.heads)
         assert budget is not None
-        rows.append(_size(cell).features)
+        rows.append(_size(cell).features(budget))
         goal.append(math.log((cell.key_budget - cell.heads / 2) / budget))
     return np.array(rows), np.array(goal)
 
@@ -316,8 +325,8 @@ def _left_out(cells: Sequence[Cell], rows: Float, goal: Float, size: tuple[int, 
 def score(cell: Cell, theta: Float, gram: Float) -> _Score:
     """How far a law misses a cell: D_K(-s) <= D_K* from `down`, D_K(+s) >= D_K* from `up` on."""
     assert cell.key_budget is not None
-    f, budget = np.array(_size(cell).features), cell.key_budget
-    u, at = _uncertainty(f, gram), _needs(cell, theta)
+    budget, at = cell.key_budget, _needs(cell, theta)
+    u = _uncertainty(_size(cell), gram)
     down = min((math.log(x / (h * (budget // h))) for h, x in at.items() if h <= budget), default=math.inf)
     up = max((math.log(h * (math.ceil(budget / h) - 1) / x) for h, x in at.items() if h < budget), default=-math.inf)
     return _Score(down / u, up / u, abs(_smallest(at, 1.0)[0] / budget - 1))

@@ -34,12 +34,14 @@ NEAR = 1.05  # rows with d / d' below this say nothing of kappa
 
 @dataclass(frozen=True)
 class Shipped:
-    """One row of the file. dimension: d', what stands for d    at: (F1, budget that reaches it), for other targets"""
+    """One row of the file. dimension: d', what stands for d    at: (F1, budget that reaches it), for other targets    command:
+    measures it"""
 
     role: str
     cell: Cell
     dimension: float
     at: tuple[tuple[float, float], ...]
+    command: str
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ def read_shipped(text: str, name: str) -> tuple[Shipped, ...]:
     found = []
     for row, cell in zip(rows, cells_from(rows, name), strict=True):
         at = tuple((target, float(row[key])) for target, key in targets if row[key])
-        found.append(Shipped(row["role"], cell, float(row["dimension"]), at))
+        found.append(Shipped(row["role"], cell, float(row["dimension"]), at, row["command"]))
     return tuple(found)
 
 
@@ -125,7 +127,11 @@ def _targets() -> list[tuple[float, Factor]]:
             for target, budget in row.at:
                 found.setdefault(target, []).append(math.log(budget / _middle(row.cell)))
     made = {t: Factor(float(np.exp(np.median(v))), float(SPREAD * np.std(v))) for t, v in found.items()}
-    return sorted((made | {0.99: Factor(1.0, 0.0)}).items())
+    table, most = [], 0.0
+    for target, factor in sorted((made | {0.99: Factor(1.0, 0.0)}).items()):
+        most = max(most, factor.value)  # a larger target takes no less, whatever the medians of few levels say
+        table.append((target, Factor(most, factor.slack)))
+    return table
 
 
 def _size(cell: Cell) -> tuple[int, int, int]:

@@ -77,7 +77,7 @@ def _held_out(items: int) -> list[Graph]:
 
 FIT_ALL: Sizes = ((32, 16), (32, 32), (64, 32), (64, 64), (128, 32), (128, 64))
 FIT_THIN: Sizes = ((64, 16),)  # not the densest: more heads would be needed than are tried
-FIT_ONE: Sizes = ((128, 16), (256, 128), (256, 64), (256, 32), (512, 128))  # a permutation each
+FIT_ONE: Sizes = ((128, 16), (256, 128), (256, 64), (256, 32), (512, 128), (256, 16))  # a permutation each
 HELD_ALL: Sizes = (
     *((40, 20), (40, 24), (48, 20), (48, 24), (48, 40), (56, 20), (56, 24), (56, 28)),
     *((80, 24), (80, 28), (80, 40)),
