@@ -50,7 +50,7 @@ def design(
         show.print_json(data)
         return 0
     console = show.console()
-    console.print(f"law        D_K = min over h of G_h x {_factors(data)}, rounded to whole heads")
+    console.print(f"law        {found.law.formula}")
     console.print(f"cells      {data['cells']} of {data['sizes']} sizes, {data['own']} of them from {data['source']}")
     console.print(
         f"unseen     sizes: median error {data['error']:.1%}; {data['covered']:.0%} of their cells inside their 90% interval"
@@ -59,13 +59,6 @@ def design(
         console.print(f"left out   {gone['cell']}: {gone['reason']}")
     console.print(f"fit        {data['fit_id']}, written to {data['path']}")
     return 0
-
-
-def _factors(data: dict[str, Any]) -> str:
-    from math import exp
-
-    constant, *rest = data["parameters"].items()
-    return " ".join([f"{exp(constant[1]):.2f}", *(f"{name.removeprefix('ln')}^{value:.2f}" for name, value in rest)])
 
 
 def _print(data: dict[str, Any]) -> None:

@@ -37,6 +37,7 @@ from keyspan.theory.gardner import gardner_budget, gardner_load
 Float = NDArray[np.float64]
 LAW_VERSION = 1  # raised when the numbers of a fit change; it is hashed into the fit id
 FEATURES = ("1", "ln G_h", "ln(1 + (m / 2.5 d)^4) / 4")  # of ln(x_h / G_h), so that a = 1 + the second coefficient
+FLOOR = 0.8  # of G_h: about the least that any measured graph without hubs needed, so that no extrapolation promises less
 CROWDED = 2.5  # items a dimension from which training needs more
 RIDGE = 1e-3
 LEAST_CELLS = 12
@@ -128,7 +129,7 @@ class DesignLaw:
         """x_h, the budget of so many heads before it is rounded to whole heads; None: they cannot hold the graph
         (conjectured)."""
         budget = _gardner(size, heads)
-        return None if budget is None else budget * math.exp(float(np.dot(size.features(budget), self.theta)))
+        return None if budget is None else _scaled(size, budget, self.theta)
 
     def spread(self, size: Size, slack: float = 0.0) -> tuple[float, float]:
         """The ends of the interval, as multiples of a budget."""
@@ -145,6 +146,12 @@ class DesignLaw:
         """Which measures of a size lie outside those of the cells fitted (by more than a hundredth)."""
         found = size.measures
         return tuple(n for n in RANGES if not self.ranges[n][0] / 1.01 <= found[n] <= self.ranges[n][1] * 1.01)
+
+    @property
+    def formula(self) -> str:
+        """The law with its numbers."""
+        c, a, b = math.exp(self.theta[0]), 1 + self.theta[1], self.theta[2] / 4
+        return f"D_K = min over h of {c:.2f} G_h^{a:.2f} (1 + (m / {CROWDED} d)^4)^{b:.2f}, in whole heads"
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON data, from which `from_json` makes it again."""
@@ -185,6 +192,11 @@ _PLAIN: dict[str, type] = {
     "source": str,
     "fit_id": str,
 }
+
+
+def _scaled(size: Size, budget: float, theta: Sequence[float] | Float) -> float:
+    """x_h. budget: G_h"""
+    return budget * max(FLOOR, math.exp(float(np.dot(size.features(budget), theta))))
 
 
 def whole(h: int, x: float) -> int:
@@ -234,7 +246,7 @@ def usable(cell: Cell) -> str | None:
         return f"the most heads tried, {cell.most_heads}, are the best: more might do with less"
     if cell.embeddings != "gaussian":
         return "its rows are not gaussian"
-    if _gardner(_size(cell), cell.heads) is None:
+    if _gardner(size_of(cell), cell.heads) is None:
         return f"{cell.heads} heads should not hold it by Gardner's conjecture"
     return None
 
@@ -256,7 +268,7 @@ def fit_design(cells: Sequence[Cell], source: str) -> DesignLaw:
     scores = [one for group in found for one in group]
     down, up = _quantile([s.down for s in scores]), _quantile([s.up for s in scores])
     inside = [_covers(one, [s for g in found if g is not group for s in g]) for group in found for one in group]
-    measures = [_size(c).measures for c in used]
+    measures = [size_of(c).measures for c in used]
     return DesignLaw(
         theta=tuple(map(float, theta)),
         down=down,
@@ -284,7 +296,7 @@ class _Score:
     error: float
 
 
-def _size(cell: Cell) -> Size:
+def size_of(cell: Cell) -> Size:
     """A cell's size. Of a power law's hubs only the usual exponent, 1, is known from its name."""
     degree = None
     if cell.graph == "power-law":
@@ -293,9 +305,9 @@ def _size(cell: Cell) -> Size:
 
 
 def _needs(cell: Cell, theta: Float) -> dict[int, float]:
-    size = _size(cell)
+    size = size_of(cell)
     known = {h: g for h in heads_tried(cell.items) if (g := _gardner(size, h)) is not None}
-    return {h: g * math.exp(float(np.dot(size.features(g), theta))) for h, g in known.items()}
+    return {h: _scaled(size, g, theta) for h, g in known.items()}
 
 
 def _design(cells: Sequence[Cell]) -> tuple[Float, Float]:
@@ -303,9 +315,9 @@ def _design(cells: Sequence[Cell]) -> tuple[Float, Float]:
     rows, goal = [], []
     for cell in cells:
         assert cell.key_budget is not None and cell.heads is not None
-        budget = _gardner(_size(cell), cell.heads)
+        budget = _gardner(size_of(cell), cell.heads)
         assert budget is not None
-        rows.append(_size(cell).features(budget))
+        rows.append(size_of(cell).features(budget))
         goal.append(math.log((cell.key_budget - cell.heads / 2) / budget))
     return np.array(rows), np.array(goal)
 
@@ -326,7 +338,7 @@ def score(cell: Cell, theta: Float, gram: Float) -> _Score:
     """How far a law misses a cell: D_K(-s) <= D_K* from `down`, D_K(+s) >= D_K* from `up` on."""
     assert cell.key_budget is not None
     budget, at = cell.key_budget, _needs(cell, theta)
-    u = _uncertainty(_size(cell), gram)
+    u = _uncertainty(size_of(cell), gram)
     down = min((math.log(x / (h * (budget // h))) for h, x in at.items() if h <= budget), default=math.inf)
     up = max((math.log(h * (math.ceil(budget / h) - 1) / x) for h, x in at.items() if h < budget), default=-math.inf)
     return _Score(down / u, up / u, abs(_smallest(at, 1.0)[0] / budget - 1))

@@ -2,7 +2,8 @@
 item vectors and other targets cost beside it.
 
 The CSV is written by `python -m keyspan.studies.design_cells`; a row says which command measures it, with which version and
-seeds. Only rows of the role `fit` are fitted; `held-out` ones are there to judge the law by.
+seeds. What the law promises was judged with those of the role `held-out` left out, and in blocks (`studies.held_out`); the one
+that answers is fitted to both.
 
 **Item vectors.** Vectors that prefer some directions need more: D_K* = law (d / d')^kappa, where d' is the d of Gaussian rows
 with their stable rank (`spectrum.dimension_of`). kappa is fitted, through the origin, to clustered rows beside gaussian
@@ -28,6 +29,7 @@ from keyspan.evidence.cells import Cell, cells_from
 from keyspan.evidence.design_law import DesignLaw, fit_design
 
 SHIPPED = "measurements shipped with keyspan"
+FITTED = ("fit", "held-out")
 SPREAD = 1.645  # standard deviations to the 95% quantile of a normal distribution
 NEAR = 1.05  # rows with d / d' below this say nothing of kappa
 
@@ -84,10 +86,15 @@ def read_shipped(text: str, name: str) -> tuple[Shipped, ...]:
     return tuple(found)
 
 
-@lru_cache(maxsize=1)
-def shipped_law() -> DesignLaw:
-    """The law fitted to the cells of the role `fit`."""
-    return fit_design([row.cell for row in shipped() if row.role == "fit"], SHIPPED)
+@lru_cache(maxsize=4)
+def shipped_law(roles: tuple[str, ...] = FITTED) -> DesignLaw:
+    """The law fitted to the cells of these roles."""
+    return fit_design(cells_of(*roles), SHIPPED)
+
+
+def cells_of(*roles: str) -> list[Cell]:
+    """The cells of some roles."""
+    return [row.cell for row in shipped() if row.role in roles]
 
 
 @lru_cache(maxsize=1)
@@ -123,7 +130,7 @@ def _targets() -> list[tuple[float, Factor]]:
     """Median and spread of the factor, for the targets in the file and for 0.99."""
     found: dict[float, list[float]] = {}
     for row in shipped():
-        if row.role == "fit":
+        if row.role in FITTED:
             for target, budget in row.at:
                 found.setdefault(target, []).append(math.log(budget / _middle(row.cell)))
     made = {t: Factor(float(np.exp(np.median(v))), float(SPREAD * np.std(v))) for t, v in found.items()}

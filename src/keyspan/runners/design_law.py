@@ -16,7 +16,7 @@ from keyspan.errors import BadInput
 from keyspan.evidence.cells import Cell
 from keyspan.evidence.design_law import DesignLaw, fit_design, usable
 from keyspan.evidence.record import head
-from keyspan.evidence.shipped import shipped
+from keyspan.evidence.shipped import FITTED, cells_of
 from keyspan.files.documents import read_json
 from keyspan.files.paths import replacing
 from keyspan.runners.cells import LeftOut, load_cells
@@ -64,8 +64,7 @@ def fit_design_law(
     left_out += [(c.name, why) for c in mine if (why := usable(c)) is not None]
     mine = [c for c in mine if usable(c) is None]
     known = {_key(c) for c in mine}
-    own = [row.cell for row in shipped() if row.role == "fit"]
-    others = [c for c in own if (c.recipe, c.target) == (recipe, target) and _key(c) not in known]
+    others = [c for c in cells_of(*FITTED) if (c.recipe, c.target) == (recipe, target) and _key(c) not in known]
     where = str(source) if source is not None else (store or default_store())
     law = fit_design([*mine, *others], f"{where}, with {len(others)} cells of keyspan's own" if others else where)
     return DesignFit(law, len(mine), tuple(left_out))

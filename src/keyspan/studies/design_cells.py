@@ -37,7 +37,7 @@ from keyspan.verdict import Verdict
 
 SEEDS = 3
 TOGETHER = 14  # cells that are asked together
-ROLES = ("fit", "held-out", "rows")
+ROLES = ("fit", "held-out", "test", "rows")
 TARGETS = (0.5, 0.8, 0.9, 0.95, 1.0)  # other F1, read off the levels that were measured for 0.99
 PROVENANCE = (
     "role",
@@ -77,7 +77,7 @@ def _held_out(items: int) -> list[Graph]:
 
 FIT_ALL: Sizes = ((32, 16), (32, 32), (64, 32), (64, 64), (128, 32), (128, 64))
 FIT_THIN: Sizes = ((64, 16),)  # not the densest: more heads would be needed than are tried
-FIT_ONE: Sizes = ((128, 16), (256, 128), (256, 64), (256, 32), (512, 128), (256, 16))  # a permutation each
+FIT_ONE: Sizes = ((128, 16), (256, 128), (256, 64), (256, 32), (256, 16), (512, 128))  # a permutation each
 HELD_ALL: Sizes = (
     *((40, 20), (40, 24), (48, 20), (48, 24), (48, 40), (56, 20), (56, 24), (56, 28)),
     *((80, 24), (80, 28), (80, 40)),
@@ -88,6 +88,18 @@ HELD_SOME: Sizes = ((96, 28), (96, 40), (96, 48), (112, 40), (112, 48))  # three
 ROWS: Sizes = ((128, 32), (128, 64))
 CORRELATIONS = (0.25, 0.5, 0.75, 0.9)
 CLUSTER = 8  # items of a cluster
+
+
+TEST: Sizes = (
+    *((36, 18), (36, 26), (44, 18), (44, 30), (52, 18), (52, 26), (60, 22), (60, 36)),
+    *((72, 22), (72, 30), (72, 44), (88, 26), (88, 36), (104, 30)),
+)
+
+
+def _tested(items: int) -> list[Graph]:
+    """The graphs of the test: of families held out, one to four edges an item."""
+    found = [graphs.functional(), graphs.out_regular(2), graphs.out_regular(4)]
+    return [*found, graphs.bipartite(items), graphs.bipartite(3 * items)]
 
 
 def plan() -> tuple[Planned, ...]:
@@ -105,6 +117,9 @@ def _plan() -> Iterator[Planned]:
                 made = [made[0], made[2], made[4]]
             for graph in made:
                 yield Planned(role, Relations(items=items, d_model=d_model, graph=graph))
+    for items, d_model in TEST:
+        for graph in _tested(items):
+            yield Planned("test", Relations(items=items, d_model=d_model, graph=graph))
     for items, d_model in FIT_ONE:
         yield Planned("fit", Relations(items=items, d_model=d_model))
     for items, d_model in ROWS:
