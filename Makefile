@@ -14,7 +14,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install -c constraints.txt $(PIP_FLAGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint bench docs clean
+.PHONY: help install demo test faults lint bench docs clean
 .DELETE_ON_ERROR:
 
 help:  ## say what there is
@@ -33,6 +33,9 @@ lint: install  ## ruff, mypy (strict) and the import contracts
 
 test: install  ## every test that this machine can run
 	@$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_FLAGS)
+
+faults: install  ## kills, full disks, dead servers, bad input: at full size (an hour or two), logged in benchmarks/results/faults
+	@$(BIN)/python -m tests.faults --out benchmarks/results/faults
 
 bench: install  ## side-by-side speeds, as ratios
 	$(BIN)/keyspan bench --quick

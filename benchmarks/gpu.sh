@@ -1,8 +1,12 @@
 #!/usr/bin/env bash
 # What a GPU machine is asked: the speeds, the largest member, whether all speeds give one answer, the best first-order recipe,
-# other block sizes, the GPU tests, and members handed out by `--hand-out`.
-# usage: benchmarks/gpu.sh OUT PART...     parts: speeds large same hinge tune tests members; `all` is all of them, in eight
-# minutes: each has its time, and what is left goes to members, if MEMBERS (box/members.jsonl) is there
+# other block sizes, the GPU tests, members handed out by `--hand-out`, and the tiers `paper` of softmax, values, the block and
+# attention in use today.
+# usage: benchmarks/gpu.sh OUT PART...     parts: speeds large same hinge tune tests members model; `all` is all of them but
+# model, in eight minutes: each has its time, and what is left goes to members, if MEMBERS (box/members.jsonl) is there
+# model: questions written where keyspan is installed, as `keyspan reproduce adler:softmax --tier paper --hand-out
+# box/softmax.jsonl` (so values and block; modern:heads as box/heads.jsonl). MODEL_MINUTES (60) each; the same call goes on where
+# it stopped, and `keyspan runs import OUT/softmax` brings records home
 # Needs Python with torch, Triton, NumPy and pytest; nothing is installed. Logs and records go to OUT.
 set -u
 out=$1; shift
@@ -72,6 +76,11 @@ EOF
     tune)
       timeout "${TUNE_SECONDS:-75}" "$python" -m keyspan.bench.tune 1024x128x16x16 --device cuda --arithmetic bf16 --members 64 \
         >"$out/tune.jsonl" 2>"$out/tune.err"; cat "$out/tune.jsonl" ;;
+    model)
+      for figure in softmax values block heads; do
+        if [ -f "${MODEL:-box}/$figure.jsonl" ]; then worker "${MODEL:-box}/$figure.jsonl" "$out/$figure" "${MODEL_MINUTES:-60}"
+        else echo "$figure: not handed out"; fi
+      done ;;
     members)
       minutes=${MINUTES:-$(($(left) / 60))}
       if [ -f "${MEMBERS:-box/members.jsonl}" ] && [ "$minutes" -ge 1 ]; then

@@ -264,7 +264,7 @@ def test_what_is_printed_is_what_the_result_says(tmp_path: Path) -> None:
 
 def test_what_cannot_be_measured_so_is_refused() -> None:
     with pytest.raises(BadInput, match="calibrate"):
-        keyspan.measure(keyspan.Dichotomies(dimension=4, examples=8))  # type: ignore[arg-type]
+        keyspan.measure(keyspan.Dichotomies(dimension=4, examples=8))  # type: ignore[call-overload]
     with pytest.raises(BadInput, match="--jobs"):
         keyspan.measure(keyspan.Relations(items=16, d_model=16), lab=keyspan.Lab(jobs=0))
 

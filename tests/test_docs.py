@@ -46,7 +46,7 @@ NAME = re.compile(
 MODULE = re.compile(r"`([\w/]+\.py)`")
 FIELD_ROW = re.compile(r"^\| ((?:`\w+`(?:, )?)+) \|", re.MULTILINE)
 # Absolute paths, and folders beside the repository, are of one machine and mean nothing to a reader.
-FOREIGN = re.compile(r"(?<![\w.:/<>)}*])/(?!/)\w|\.\./|\b[s]hared/")
+FOREIGN = re.compile(r"(?<![\w.:/<>)}*#])/(?!/)\w|\.\./|\b[s]hared/")
 QUICK = {  # where a section's own commands take long, or need more
     "audit": "keyspan audit model",
     "construct": "keyspan construct --items 16 --d-model 16 --method quiet",
@@ -55,6 +55,7 @@ QUICK = {  # where a section's own commands take long, or need more
     "fit law": "keyspan fit law --from cells.csv",
     "reproduce": "keyspan reproduce adler:fig1",
     "sweep": "keyspan sweep law.toml",
+    "measure labels": "keyspan measure labels --heads 2 --d-head 4 --context 4 --d-model 8 --recipe explicit --seeds 1",
     "measure relations": "keyspan measure relations --items 16 --d-model 16 --heads 1 --key-budgets 4 --seeds 1",
 }
 
@@ -374,6 +375,8 @@ def test_a_path_of_one_machine_is_found(line: str) -> None:
     assert FOREIGN.search(line)
 
 
-@pytest.mark.parametrize("line", ["m' ln m' / d", "src/keyspan/lab", "https://a.org/b/c", "W.csv, items/8", "|W|/|x|"])
+@pytest.mark.parametrize(
+    "line", ["m' ln m' / d", "src/keyspan/lab", "https://a.org/b/c", "`#/runs`", "W.csv, items/8", "|W|/|x|"]
+)
 def test_other_strokes_are_no_paths(line: str) -> None:
     assert not FOREIGN.search(line)

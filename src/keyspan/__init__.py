@@ -20,6 +20,7 @@ _WHERE = {
     "Dichotomies": "keyspan.problems.dichotomies",
     "KeyspanError": "keyspan.errors",
     "Lab": "keyspan.runners.lab",
+    "Labels": "keyspan.problems.contexts",
     "Record": "keyspan.evidence.record",
     "Relations": "keyspan.problems.relations",
     "TypedRelations": "keyspan.problems.typed",
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from keyspan.papers.ledger import ledger as ledger
     from keyspan.problems import embeddings as embeddings
     from keyspan.problems import graphs as graphs
+    from keyspan.problems.contexts import Labels as Labels
     from keyspan.problems.dichotomies import Dichotomies as Dichotomies
     from keyspan.problems.relations import Relations as Relations
     from keyspan.problems.typed import TypedRelations as TypedRelations

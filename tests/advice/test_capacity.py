@@ -24,6 +24,9 @@ def test_the_law_is_inverted(heads: int, d_key: int, d: int, share: float) -> No
         return (law.need(Size(int(items), d, int(items)), heads) or float("inf")) * factor.value
 
     assert 1 <= found.low <= found.estimate <= found.high and found.basis == "design law"
+    if share == 0:
+        assert found.high == 1 and found.out_of_range
+        return
     if found.estimate > 1:
         assert need(found.estimate) <= budget < need(found.estimate * 1.01 + 1)
     size = Size(max(2, int(found.estimate)), d, max(2, int(found.estimate)))

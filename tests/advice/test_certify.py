@@ -206,6 +206,19 @@ def test_softmax_temperatures_hold_on_the_channel(tmp_path: Path, context: int, 
     assert longer is not None and longer.aggregate_beta >= given["aggregate_beta"]
 
 
+def test_and_back_from_a_temperature_to_contexts(tmp_path: Path) -> None:
+    path = written(tmp_path / "w.safetensors")
+    there = certify(path, context=50, eps=0.01).softmax
+    assert there is not None and certify(path, context=50).longest is None
+    for beta, name in ((there.aggregate_beta, "aggregate"), (there.per_head_beta, "per_head")):
+        back = certify(path, beta=beta * (1 + 1e-9), eps=0.01).to_dict()
+        assert back["softmax"] is None and back["longest_contexts"][name] == 50
+        assert certify(path, beta=beta * 0.99, eps=0.01).to_dict()["longest_contexts"][name] < 50
+    cold = certify(path, beta=1e6).to_dict()["longest_contexts"]
+    assert cold["aggregate"] is cold["per_head"] is None
+    assert certify(path, beta=1e-6).to_dict()["longest_contexts"]["per_head"] == 0
+
+
 def test_without_a_gap_no_temperature_is_certain(tmp_path: Path) -> None:
     stream = Stream("w" + "1" * 24, "weights")
     path = written(tmp_path / "w.safetensors", w_query=stream.normal((3, D_MODEL, 2)), w_key=stream.normal((3, D_MODEL, 2)))
@@ -230,6 +243,9 @@ def test_bits_are_those_of_the_weights(tmp_path: Path) -> None:
         ({"eps": 1}, ("--eps", "1")),
         ({"eps": float("nan")}, ("--eps", "nan")),
         ({"eps": "0.1"}, ("--eps", "'0.1'")),
+        ({"beta": 0.0}, ("--beta > 0", "0.0")),
+        ({"beta": float("inf")}, ("--beta", "inf")),
+        ({"beta": "1"}, ("--beta", "'1'")),
         ({"device": "tpu"}, ("--device", "tpu")),
     ],
     ids=str,
@@ -258,8 +274,12 @@ def test_a_reader_without_json_is_told_the_same(tmp_path: Path, capsys: pytest.C
     assert f"{data['fewest_bits']} for each weight" in out and "among 64 keys" in " ".join(out.split())
     stream = Stream("w" + "1" * 24, "weights")
     none = written(tmp_path / "v.safetensors", w_query=stream.normal((3, D_MODEL, 2)), w_key=stream.normal((3, D_MODEL, 2)))
-    assert main(["certify", str(none), "--context", "64"]) == 0
-    assert "no temperature is certain" in capsys.readouterr().out
+    for asked in (["--context", "64"], ["--beta", "9"]):
+        assert main(["certify", str(none), *asked]) == 0
+        assert "no temperature is certain" in capsys.readouterr().out
+    assert main(["certify", str(path), "--context", "64", "--beta", "1e9"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "among 64 keys" in out and "certain up to any keys; per head, with a null key, up to any" in out
 
 
 # --- files given beside the weights --------------------------------------------------------------------------------

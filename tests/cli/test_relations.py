@@ -328,9 +328,9 @@ def test_readers_do_not_make_a_store(tmp_path: Path, own_store: str) -> None:
 def test_the_figure_is_drawn_beside_its_data(home: Path, tmp_path: Path) -> None:
     for name in ("fig", "other.svg"):
         ran = ask(*CELL, "--seeds", "2", "--figure", tmp_path / "new" / name)
-        assert ran.code == 0 and ran.err.count("wrote ") == 3, ran
+        assert ran.code == 0 and ran.err.count("wrote ") == 4, ran
     names = sorted(path.name for path in (tmp_path / "new").iterdir())
-    assert names == ["fig.csv", "fig.png", "fig.svg", "other.csv", "other.png", "other.svg"]
+    assert names == [f"{name}.{kind}" for name in ("fig", "other") for kind in ("csv", "pdf", "png", "svg")]
     for suffix in (".csv", ".png", ".svg"):
         assert (tmp_path / "new" / f"fig{suffix}").read_bytes() == (tmp_path / "new" / f"other{suffix}").read_bytes()
     with open(tmp_path / "new" / "fig.csv", newline="") as handle:

@@ -16,7 +16,7 @@ import torch
 from tests.lab.test_fleet import Outcome, channel_run, countdown
 
 from keyspan.attention.instrument import Params
-from keyspan.lab import crew, fleet, recipes
+from keyspan.lab import crew, fleet, host, recipes
 from keyspan.lab.checkpoints import Checkpoints
 from keyspan.lab.fleet import Control, sail
 from keyspan.lab.host import Host, Instances
@@ -171,6 +171,20 @@ def test_an_instance_is_made_once_for_all_that_share_it(monkeypatch: pytest.Monk
     got = [instances.get(run) for run in runs]
     assert sorted(made) == sorted({run.problem_id for run in runs})
     assert got[0] is got[2] and got[0] is not got[1]
+
+
+def test_the_oldest_instances_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = [channel_run(1, 2, seed) for seed in range(4)]
+    size = host._size(Instances(NoContents()).get(runs[0]))
+    monkeypatch.setattr(host, "KEPT_BYTES", 2 * size)
+    instances = Instances(NoContents())
+    first, second = (instances.get(run) for run in runs[:2])
+    assert instances.get(runs[0]) is first  # now the second is the oldest
+    instances.get(runs[2])
+    assert instances.get(runs[0]) is first and instances.get(runs[1]) is not second
+    monkeypatch.setattr(host, "KEPT_BYTES", 0)
+    last = instances.get(runs[3])
+    assert instances.get(runs[3]) is last  # what was just made stays, however large
 
 
 def test_an_instance_that_cannot_be_made_says_so_every_time() -> None:

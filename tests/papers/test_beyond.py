@@ -11,7 +11,7 @@ from tests.papers.made import cell
 
 from keyspan.evidence.cells import Cell
 from keyspan.evidence.store import open_store
-from keyspan.papers import adler, beyond, claims
+from keyspan.papers import adler, beyond, claims, stages
 from keyspan.papers import beyond_intervals as intervals
 from keyspan.papers import beyond_statistics as stats
 from keyspan.papers.compared import Compared, Comparison, Curve, Line, Variant, questions
@@ -63,7 +63,7 @@ def test_the_group_is_asked_for_by_its_name() -> None:
     assert [f.name for f in choose("adler", every, "adler:beyond", "smoke")] == list(FIGURES)
     assert [f.name for f in choose("adler", every, "adler:graphs", "smoke")] == ["graphs"]
     assert not {f.name for f in choose("adler", every, "adler", "smoke")} & set(FIGURES)
-    assert {f.group for f in every.values()} == {"", beyond.GROUP}
+    assert {f.group for f in every.values()} == {"", beyond.GROUP, stages.GROUP}
 
 
 @pytest.mark.parametrize("name", FIGURES)

@@ -33,6 +33,16 @@ def test_curves_are_drawn_over_seeds(name: str) -> None:
     assert INTERVALS[name](some) == ends  # the same draws again
 
 
+def test_a_cell_with_more_seeds_is_drawn_from_all_of_them() -> None:
+    """The deficit is the least over cells: that of the first, of which three seeds alone would say that it is 0."""
+    one, two = ((1.0, 1.0, 1.0, 0.9, 0.9), (1.0,) * 5)
+    first = Curves(128, 32, 0.99, (Point(1, 16, one), Point(2, 16, two)))
+    second = Curves(512, 64, 0.99, (Point(1, 32, (0.5, 0.6, 0.7)), Point(2, 32, (1.0,) * 3)))
+    some = found("fig1", lines=[first, second])
+    ends = INTERVALS["one_head_deficit"](some)
+    assert stats.one_head_deficit(some) == pytest.approx(0.04) and ends == pytest.approx((0.0, 0.08))
+
+
 def test_one_seed_has_no_interval() -> None:
     lines = [Curves(128, 32, 0.99, tuple(Point(h, b, (1.0 if b > 16 else 0.2,)) for h in (1, 2) for b in BUDGETS))]
     assert INTERVALS["threshold_width"](found("fig1", lines=lines)) is None

@@ -104,7 +104,7 @@ def test_claims_are_judged(table: Table) -> None:
 def test_the_picture_and_its_data(table: Table, tmp_path: Path) -> None:
     info = drawing_of("modern", "heads").info(table)
     files = draw_figure(info, "heads", tmp_path, "modern")
-    assert [f.name for f in files] == ["modern-heads.svg", "modern-heads.png", "modern-heads.csv"]
+    assert [f.name for f in files] == ["modern-heads.svg", "modern-heads.png", "modern-heads.csv", "modern-heads.pdf"]
     rows: list[dict[str, Any]] = info.rows()
     assert len(rows) == sum(len(line.points) for line in table.lines)
     assert rows[0] | {"kind": "plain", "targets": 1, "heads": 1, "key_budget": 4, "cached_numbers": 4} == rows[0]

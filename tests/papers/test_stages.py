@@ -83,7 +83,10 @@ def test_claims_are_judged() -> None:
     smoke = claims.judge(found("softmax", "smoke"), paper())
     assert {j.holds for j in smoke} == {None}
     softmax = found("softmax")
-    assert stages_measured.sink_gain(replace(softmax, panels=softmax.panels[:2])) is None
+    bare = replace(softmax, panels=softmax.panels[:2])
+    assert stages_measured.sink_gain(bare) is None and stages_measured.sink_gain_interval(bare) is None
+    low, high = stages_measured.sink_gain_interval(softmax) or (0.0, 0.0)
+    assert 0.1 < low <= 0.2 <= high + 1e-12
 
 
 @pytest.mark.parametrize("name", figures())
@@ -91,7 +94,7 @@ def test_the_picture_and_its_data(name: str, tmp_path: Path) -> None:
     read = found(name)
     info = drawing_of("adler", name).info(read)
     files = draw_figure(info, name, tmp_path, "adler")
-    assert [f.name for f in files] == [f"adler-{name}.{kind}" for kind in ("svg", "png", "csv")]
+    assert [f.name for f in files] == [f"adler-{name}.{kind}" for kind in ("svg", "png", "csv", "pdf")]
     rows = info.rows()
     assert len(rows) == sum(len(p.points) for p in read.panels) and rows[0]["seeds"] == 5
     assert rows[0]["f1_low"] <= rows[0]["f1"] <= rows[0]["f1_high"]

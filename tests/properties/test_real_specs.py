@@ -25,7 +25,7 @@ from keyspan.problems.placed import Placed
 from keyspan.problems.relations import Relations
 from keyspan.problems.shown import Batches, Contexts
 from keyspan.problems.typed import TypedChannel, TypedRelations
-from keyspan.specs import Arm, Channel, LinearUnit, Question, Run, Spec, Stopping, canonical, decode, digest
+from keyspan.specs import Arm, Channel, Layer, LinearUnit, Question, Run, Spec, Stopping, canonical, decode, digest
 
 SHA, OTHER = "a" * 64, "b" * 64
 ARM = Arm(heads=2, levels=(2, 4, 6), low=2, high=4)
@@ -62,6 +62,7 @@ EXAMPLES: list[tuple[Spec, dict[str, Any]]] = [
         Placed(relations=Relations(items=7, d_model=5), positions=3),
         {"relations": Relations(items=8, d_model=5), "positions": 4},
     ),
+    (Layer(heads=2, d_key=3), {"heads": 5, "d_key": 7, "d_value": 3, "embed": False}),
     (Stopping(), {"check_every": 49, "retire_exact": False, "slack": 0.002}),
     (ARM, {"heads": 1, "levels": (2, 4, 8), "low": 4, "high": 6}),
     (
@@ -122,7 +123,8 @@ EXAMPLES: list[tuple[Spec, dict[str, Any]]] = [
     (TypedChannel(heads=2, d_key=3), {"heads": 4, "d_key": 7, "sharing": "shared"}),
     (
         Adam(steps=5, peak=0.5),
-        {"steps": 7, "peak": 0.25, "warmup": 0.5, "beta1": 0.5, "beta2": 0.5, "epsilon": 1e-4},
+        {"steps": 7, "peak": 0.25, "warmup": 0.5, "beta1": 0.5, "beta2": 0.5, "epsilon": 1e-4}
+        | {"start": 10.0, "end": 0.5, "rise": "linear", "fall": "linear", "epochs": 3},
     ),
     (
         Muon(steps=5, peak=0.5),
@@ -141,6 +143,7 @@ EXAMPLES: list[tuple[Spec, dict[str, Any]]] = [
             "certify": True,
             "draw": 1,
             "show": Contexts(items=3),
+            "batch": 8,
         },
     ),
 ]

@@ -118,6 +118,11 @@ def test_what_is_wrong_is_said_and_what_is_interrupted_is_kept(cluster: Any, tmp
 def test_a_gpu_that_the_cluster_has_not_is_missed(cluster: Any) -> None:
     with pytest.raises(BadInput, match="must find a GPU in the cluster"):
         RayRunner(None, "cuda", 1)
+    runner = RayRunner(None, "auto", 1)
+    runner.refuse([member(0)])
+    with pytest.raises(BadInput, match=r"--arithmetic bf16.*a cluster of CPUs"):
+        runner.refuse([member(0), replace(member(1), arithmetic="bf16")])
+    runner.close()
 
 
 # ------------------------------------------------------------------------------------------------------ without a cluster

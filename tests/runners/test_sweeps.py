@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from keyspan.evidence.sweeps import Begun, Journal, State
 from keyspan.files.contents import Contents
 from keyspan.files.graphs import read_graph
 from keyspan.problems.relations import Relations
-from keyspan.runners import inputs, lab
+from keyspan.runners import inputs, lab, live
 from keyspan.runners.families import FAMILIES, Context, Family, questions_of
 from keyspan.runners.grids import Point
 from keyspan.runners.lab import Lab
@@ -159,6 +160,14 @@ def test_every_cell_is_answered_and_told(tmp_path: Path, oracle: Oracle) -> None
         journal = Journal(store)
         assert journal.states() == [State(chosen.begun, 5, 0)]
         assert list(journal.rows(chosen.begun.sweep_id)) == data["results"]
+
+
+def test_a_sweep_is_seen_while_it_runs(tmp_path: Path, oracle: Oracle) -> None:
+    """What `keyspan ui` shows of it, and nothing once it is over."""
+    seen: list[dict[str, Any]] = []
+    carry_out(sweep(), here(tmp_path), heard=lambda _: seen.extend(live.running(tmp_path)))
+    assert len(seen) == 5 and all(one["members"] >= 8 and one["pid"] == os.getpid() for one in seen)
+    assert live.running(tmp_path) == []
 
 
 def failing(run: Run) -> Verdict:

@@ -14,13 +14,14 @@ from matplotlib.figure import Figure
 from tests.papers.made import cell, curves, found
 
 from keyspan.evidence.cells import read_cells
+from keyspan.papers import stages
 from keyspan.papers.measured import Measured
 from keyspan.theory.bounds import gardner_load, heads_needed, law
 from keyspan.views import adler, drawings
 from keyspan.views.adler_draw import DRAWINGS as EVERY
-from keyspan.views.beyond_draw import DRAWINGS as OTHERS
+from keyspan.views.beyond_draw import DRAWINGS as BEYOND
 
-DRAWINGS = {name: drawing for name, drawing in EVERY.items() if name not in OTHERS}
+DRAWINGS = {name: drawing for name, drawing in EVERY.items() if name not in {*BEYOND, *stages.figures()}}
 LINES = {1: {8: 0.1, 16: 0.3}, 2: {8: 0.2, 16: 0.6, 32: 1.0}, 4: {16: 0.5, 32: 0.9, 64: 1.0}}
 CELLS = [
     cell(64, 64, 4),

@@ -28,6 +28,7 @@ from keyspan.advice.checkpoints.weights import LayerWeights, read_layer, token_v
 from keyspan.advice.recovery import Recoverer, Recovery, Relation
 from keyspan.advice.spectra import measure
 from keyspan.advice.token_spread import TokenSpread, token_spread
+from keyspan.display import Displayed
 from keyspan.errors import BadInput, require
 from keyspan.evidence.record import head
 from keyspan.files.checkpoints import open_checkpoint
@@ -39,7 +40,7 @@ MERGE_LOSS = 0.1
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Audit:
+class Audit(Displayed):
     """What a checkpoint's attention has, uses and wastes.
 
     folder: as it was named    layout: which tensor is what    embeddings: how token vectors are spread    relation: the

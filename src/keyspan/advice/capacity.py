@@ -45,6 +45,8 @@ def capacity(*, heads: int, d_key: int, dimension: float, d_model: int | None = 
 
     dimension: d', the d of Gaussian rows that are spread alike    d_model: d (default: d' itself, rounded)
     """
+    if dimension <= 0:  # vectors that are all alike
+        return Capacity(estimate=1.0, low=1.0, high=1.0, basis=BASIS, out_of_range=True, solver=None)
     law = shipped_law() if law is None else law
     width = max(1, round(dimension)) if d_model is None else d_model
     budget = heads * min(d_key, width)  # no head needs to be wider than what it looks at

@@ -8,6 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from keyspan.display import Displayed
 from keyspan.errors import BadInput, require
 from keyspan.evidence.record import head
 from keyspan.files.arrays import read_array
@@ -20,19 +21,19 @@ from keyspan.lab.quantize import Precision
 from keyspan.lab.quantize import precision as measure_precision
 from keyspan.problems.graphs import check_edges
 from keyspan.problems.relations import RelationInstance
-from keyspan.theory.softmax import SoftmaxGuarantee, guarantee
+from keyspan.theory.softmax import LongestContexts, SoftmaxGuarantee, guarantee, longest_contexts
 from keyspan.verdict import Status, Verdict
 
 PRECISION = tuple(field.name for field in fields(Precision))
 
 
 @dataclass(frozen=True)
-class Certificate:
+class Certificate(Displayed):
     """A verdict on weights, and what of it is proven in exact arithmetic.
 
     context_robust: exact on all items means exact in every context (Adler 2025, lemma 4.1)    proof: of what is exact, or is
     not    scale: the largest that a score could be    softmax: what the proven gap guarantees in contexts of a given length
-    precision: fewest bits, formats
+    longest: the contexts for which a given inverse temperature suffices    precision: fewest bits, formats
     """
 
     verdict: Verdict
@@ -43,6 +44,7 @@ class Certificate:
     proof: Proof
     scale: float
     softmax: SoftmaxGuarantee | None = None
+    longest: LongestContexts | None = None
     precision: Precision | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -70,6 +72,7 @@ class Certificate:
             "edges": self.edges,
             "proof": self.proof.to_json(),
             "softmax": None if self.softmax is None else self.softmax.to_json(),
+            "longest_contexts": None if self.longest is None else self.longest.to_json(),
             **{name: getattr(self.precision, name, None) for name in PRECISION},
         }
 
@@ -81,14 +84,16 @@ def certify(
     embeddings: str | Path | None = None,
     context: int | None = None,
     eps: float = 0.01,
+    beta: float | None = None,
     precision: bool = False,
     device: str = "cpu",
 ) -> Certificate:
     """Judge a weights file, and prove what can be proven.
 
     graph, embeddings: files that replace what the weights file holds or lacks    context, eps: keys in a context, and the
-    share of attention that may go astray: asks for the inverse temperatures that guarantee it    precision: ask how few
-    bits a weight may have    device: cpu, cuda, or auto: where many items are proven (the numbers are float64 anywhere)
+    share of attention that may go astray: asks for the inverse temperatures that guarantee it    beta: an inverse
+    temperature: asks for the longest contexts that it is certain for    precision: ask how few bits a weight may have
+    device: cpu, cuda, or auto: where many items are proven (the numbers are float64 anywhere)
     """
     for name, value in (("weights", weights), ("graph", graph), ("embeddings", embeddings)):
         if not isinstance(value, str | PathLike) and (value is not None or name == "weights"):
@@ -97,6 +102,8 @@ def certify(
     require(context is None or (whole and context >= 1), "`--context >= 1`", shown(context), "A context has keys.")
     number = isinstance(eps, int | float) and not isinstance(eps, bool)
     require(number and 0 < eps < 1, "`0 < --eps < 1`", shown(eps), "It is a share of the attention; try 0.01.")
+    given = isinstance(beta, int | float) and not isinstance(beta, bool) and 0 < beta < math.inf
+    require(beta is None or given, "`--beta > 0`", shown(beta), "It is an inverse temperature: what scores are multiplied by.")
     require(device in ("cpu", "cuda", "auto"), "`--device` in auto|cpu|cuda", shown(device), "Choose one.")
     w = read_weights(weights)
     edges = w.edges if graph is None else read_graph(graph)
@@ -123,6 +130,7 @@ def certify(
         proof=proof,
         scale=scale(instance, w.w_query, w.w_key),
         softmax=None if context is None else _guarantee(proof, context, eps, w.heads),
+        longest=None if beta is None else _longest(proof, beta, eps, w.heads),
         precision=measure_precision(instance, w.w_query, w.w_key) if precision else None,
     )
 
@@ -143,3 +151,10 @@ def _guarantee(proof: Proof, context: int, eps: float, heads: int) -> SoftmaxGua
     if not (0 < proof.gap < math.inf):
         return None
     return guarantee(gap=proof.gap, context=context, eps=eps, heads=heads)
+
+
+def _longest(proof: Proof, beta: float, eps: float, heads: int) -> LongestContexts | None:
+    """The other way round."""
+    if not (0 < proof.gap < math.inf):
+        return None
+    return longest_contexts(gap=proof.gap, beta=beta, eps=eps, heads=heads)

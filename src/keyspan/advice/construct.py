@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import keyspan
+from keyspan.display import Displayed
 from keyspan.errors import BadInput, KeyspanError, require
 from keyspan.evidence.record import head
 from keyspan.evidence.store import open_store
@@ -25,7 +26,7 @@ from keyspan.theory.constructions import METHODS, plan
 
 
 @dataclass(frozen=True, eq=False)
-class ConstructResult:
+class ConstructResult(Displayed):
     """A construction with its verdict.
 
     asked: the method asked for    needed: what every method needed, where a size was looked for    stored: whether the

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from keyspan.advice.choosing import Alternative, Choice, Limits, alternatives, choose
 from keyspan.advice.costs import Cost, cost
 from keyspan.advice.rows import Rows
+from keyspan.display import Displayed
 from keyspan.errors import BadInput, require
 from keyspan.evidence.design_law import DesignLaw, Expected, Size
 from keyspan.evidence.record import head
@@ -81,7 +82,7 @@ class Here:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Design:
+class Design(Displayed):
     """A channel for m items in R^d with m' edges that take `bits` to name. heads, d_key: what to build; cost: of that"""
 
     items: int

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from keyspan.attention.instrument import ALIGN, Arrays, Params, Static, dtype_of, next_power_of_two, round_up
 from keyspan.attention.reference_routed import NORM_EPS, TINY
 from keyspan.attention.shapes import Routed
+from keyspan.attention.softmax import softmax
 from keyspan.errors import BadInput
 from keyspan.problems import Batch
 from keyspan.problems.in_context import BLOCK, Contexts, InContext, contexts
@@ -256,13 +257,7 @@ class RoutedBucket(Static):
         scale = batch.scale[:, None, None]
         q, k = (self._by_head(rows, w[name]) for name in ("w_query", "w_key"))
         s = torch.matmul(q * scale[..., None, None], k.transpose(3, 4)) + batch.closed[:, :, None, None, :]
-        top = s.detach().amax(4, keepdim=True)
-        sink = w["sink"][:, None, : self.heads, None, None] if self.kind.sink else None
-        if sink is not None:
-            top = torch.maximum(top, sink.detach())
-        powers = (s - top).exp()
-        total = powers.sum(4, keepdim=True)
-        return powers / (total if sink is None else total + (sink - top).exp())
+        return softmax(s, w["sink"][:, None, : self.heads, None, None] if self.kind.sink else None)
 
     def _by_head(self, rows: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         """rows: (members, G * L, d_model)    w: (members, heads, size, d_model)    returns: (members, G, heads, L, size)"""

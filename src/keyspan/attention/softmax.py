@@ -1,4 +1,5 @@
-"""Softmax over a context, in place, with or without a sink; and its slope. What every softmax layer here is made of.
+"""Softmax over a context, with or without a sink, in place with its slope or for autograd. What every softmax layer here
+is made of.
 
 A sink (a null key) is one more logit per head that takes weight and gives no value: with logit s the weights of a context
 are `exp(l_j) / (exp(s) + sum_j exp(l_j))`, and may all be small.
@@ -22,6 +23,16 @@ def softmax_(logits: torch.Tensor, dim: int, sink: torch.Tensor | None = None) -
     if sink is not None:
         total = total + (sink - top).exp()
     return logits.mul_(total.reciprocal_())
+
+
+def softmax(logits: torch.Tensor, sink: torch.Tensor | None = None) -> torch.Tensor:
+    """Logits -> weights over the last axis, for autograd: nothing in place, and the maximum has no slope. sink: as above"""
+    top = logits.detach().amax(-1, keepdim=True)
+    if sink is not None:
+        top = torch.maximum(top, sink.detach())
+    powers = (logits - top).exp()
+    total = powers.sum(-1, keepdim=True)
+    return powers / (total if sink is None else total + (sink - top).exp())
 
 
 def _peak(x: torch.Tensor, dim: int) -> torch.Tensor:

@@ -15,7 +15,8 @@ def certify(
     graph: str | None = typer.Option(None, help="A .csv/.tsv/.npz file of source,target."),
     embeddings: str | None = typer.Option(None, help="A .npy/.safetensors file of item vectors."),
     context: int | None = typer.Option(None, help="Keys in a context: asks for the inverse temperature of a softmax."),
-    eps: float = typer.Option(0.01, help="With --context: the share of attention that may go astray."),
+    eps: float = typer.Option(0.01, help="With --context, --beta: the share of attention that may go astray."),
+    beta: float | None = typer.Option(None, help="An inverse temperature: asks for the longest contexts it is certain for."),
     precision: bool = typer.Option(False, "--precision", help="Ask how few bits a weight may have."),
 ) -> int:
     """What these weights hold, exactly: F1, margin, worst edge, worst non-edge, and whether that is proved of real numbers."""
@@ -28,6 +29,7 @@ def certify(
         embeddings=embeddings,
         context=context,
         eps=eps,
+        beta=beta,
         precision=precision,
         device=current.device,
     )
@@ -35,7 +37,7 @@ def certify(
     if current.json:
         show.print_json(data)
         return 0
-    _print(data, asked=context is not None)
+    _print(data, asked=context is not None or beta is not None)
     return 0
 
 
@@ -60,7 +62,14 @@ def _print(data: dict[str, Any], *, asked: bool) -> None:
             f"per head       beta {found['per_head_beta']:.4g}, with a null key at the threshold halfway: values arrive to "
             f"within {found['routed_error']:.6f}"
         )
-    elif asked:
+    longest = data["longest_contexts"]
+    if longest:
+        one, each = ("any" if n is None else f"{n}" for n in (longest["aggregate"], longest["per_head"]))
+        out.print(
+            f"contexts       at beta {longest['beta']:.4g} an error of {longest['eps']:g} is certain up to {one} keys; "
+            f"per head, with a null key, up to {each}"
+        )
+    elif asked and not found:
         out.print("softmax        no temperature is certain: edges and non-edges are not proven to be apart")
     if data["bf16_exact"] is not None:
         few = data["fewest_bits"]

@@ -16,6 +16,7 @@ BEST = 3  # cells of a problem that are printed; --json has all
 def ledger(
     paper: str | None = typer.Option(None, help="Only this paper: adler, mahdavi, harma."),
     claim: str | None = typer.Option(None, help="Only this claim, by its id."),
+    out: list[Path] = typer.Option([], help="Write the ledger: FILE.csv, or FILE.md, between its marks if it exists."),
     figure: Path | None = typer.Option(None, help="Draw the bits of all problems on one axis: NAME.svg, .png, .csv, .pdf."),
 ) -> int:
     """Every claim of the papers with what the store says of it. Nothing is trained."""
@@ -24,6 +25,11 @@ def ledger(
 
     if figure is not None and claim is not None:
         raise BadInput("`--figure` must go with the whole ledger, but got `--claim` too. Drop one.")
+    if out:
+        from keyspan.views.ledger_table import check_out
+
+        for path in out:
+            check_out(path)
     found = kept(store=current.store, paper=paper, claim=claim, seed=current.seed)
     data = found.to_dict()
     if current.json:
@@ -32,6 +38,11 @@ def ledger(
         _print_one(data["claims"][0])
     else:
         _print(data)
+    if out:
+        from keyspan.views.ledger_table import save_table
+
+        for path in out:
+            show.note(f"wrote {save_table(data, path)}")
     if figure is not None:
         from keyspan.views.bits import save_bits
 

@@ -1,4 +1,4 @@
-"""`keyspan measure relations`: the capacity of a cell."""
+"""`keyspan measure relations`: the capacity of a cell. (`measure labels` is in `cli.labels`.)"""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import Any
 
 import typer
 
+from keyspan.cli import labels
 from keyspan.cli.options import current
 
 app = typer.Typer(help="Measure a capacity.")
+app.command("labels")(labels.labels)
 
 
 def numbers(text: str | None, flag: str) -> list[int] | None:

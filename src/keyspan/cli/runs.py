@@ -77,7 +77,9 @@ def show_run(run_id: str = typer.Argument(..., help="A run id, or its beginning.
 
 
 @app.command("export")
-def export_runs(path: Path = typer.Argument(..., help="FILE.jsonl (whole records) or FILE.csv (a flat table).")) -> int:
+def export_runs(
+    path: Path = typer.Argument(..., help="FILE.jsonl (whole records); FILE.csv or FILE.parquet (a flat table)."),
+) -> int:
     """Write the records to a file."""
     from keyspan.cli import show
     from keyspan.evidence.record import head

@@ -1,4 +1,4 @@
-"""Records out of a store and into one: JSONL (whole records) and CSV (flat columns, for spreadsheets).
+"""Records out of a store and into one: JSONL (whole records), CSV and Parquet (flat columns, for spreadsheets and frames).
 
 CSV columns, empty where a record has no such fact (a failure has no numbers):
     run_id, problem_id, kind, status          identities, the family of the problem, how the measurement ended
@@ -23,10 +23,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
-from keyspan import specs
+from keyspan import identity, specs
 from keyspan.errors import BadInput
+from keyspan.evidence import parquet
 from keyspan.evidence.record import Record
 from keyspan.evidence.store import BATCH, Store
+from keyspan.files.paths import replacing
 
 SCORES = ("f1", "f1_best", "precision", "recall", "fitted", "accuracy", "margin", "threshold")
 SIZES = ("items", "d_model", "dimension", "examples")
@@ -66,11 +68,14 @@ class Merged(NamedTuple):
 
 
 def export(records: Iterable[Record], path: str | Path) -> int:
-    """Write records to a `.jsonl` or `.csv` file, whole or not at all. returns: how many were written"""
+    """Write records to a `.jsonl`, `.csv` or `.parquet` file, whole or not at all. returns: how many were written"""
     target = Path(path).resolve()  # a link stays a link
+    if target.suffix.lower() == PARQUET:
+        return _export_parquet(records, path)
     write = _WRITERS.get(target.suffix.lower())
     if write is None:
-        raise BadInput(f"An export must be one of {', '.join(_WRITERS)}, but got {str(path)!r}. Change its ending.")
+        known = ", ".join((*_WRITERS, PARQUET))
+        raise BadInput(f"An export must be one of {known}, but got {str(path)!r}. Change its ending.")
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
         with partial.open("w", encoding="utf-8", newline="") as file:
@@ -151,6 +156,13 @@ def _write_csv(records: Iterable[Record], file: TextIO) -> int:
     return count
 
 
+def _export_parquet(records: Iterable[Record], path: str | Path) -> int:
+    parquet.duckdb()  # refused before anything is read
+    with replacing(path) as handle:
+        return parquet.write(records, handle, _write_csv, parquet.types(COLUMNS, SCORES, SIZES))
+
+
+PARQUET = ".parquet"
 _WRITERS: dict[str, Callable[[Iterable[Record], TextIO], int]] = {".jsonl": _write_jsonl, ".csv": _write_csv}
 
 # ----------------------------------------------------------------------------------------------------------------- in
@@ -316,7 +328,7 @@ def _check_scores(scores: Mapping[str, float], due: tuple[str, ...]) -> None:
 
 
 def _is_known(family: str, version: Any) -> bool:
-    cls = specs._registry.get(family)
+    cls = identity._registry.get(family)
     return cls is not None and version in (None, cls.version)
 
 

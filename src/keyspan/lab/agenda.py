@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from keyspan.lab.search import Answer, Wanted, propose
+from keyspan.lab.search import Answer, Memo, Wanted, propose
 from keyspan.specs import Question, Run
 from keyspan.verdict import Verdict
 
@@ -25,6 +25,7 @@ class _Item:
     waits: set[str] = field(default_factory=set)
     answer: Answer | None = None
     measured: int = 0
+    memo: Memo = field(default_factory=dict)
 
 
 class Agenda:
@@ -66,10 +67,10 @@ class Agenda:
     def _next(self, item: _Item) -> dict[str, Run]:
         """What a question lacks after everything that can be looked up; nothing, once it is answered."""
         while True:
-            step = propose(item.question, self.verdicts)
+            step = propose(item.question, self.verdicts, item.memo)
             if isinstance(step, Answer):
                 self.measured -= item.measured
-                item.answer, item.measured = step, 0
+                item.answer, item.measured, item.memo = step, 0, {}
                 self._answered.append(item)
                 return {}
             assert isinstance(step, Wanted)

@@ -73,6 +73,8 @@ class Instances:
     def __init__(self, contents: ContentSource) -> None:
         self._contents, self._lock = contents, Lock()
         self._made: OrderedDict[str, Future[Any]] = OrderedDict()
+        self._sizes: dict[str, int] = {}  # of those that are made
+        self._held = 0
 
     def get(self, run: Run) -> Any:
         """The instance of a run's problem; a second thread that asks meanwhile waits for the first."""
@@ -89,18 +91,23 @@ class Instances:
                 mine.set_exception(error)
                 with self._lock:
                     self._made.pop(run.problem_id, None)
-            self._forget()
+            else:
+                self._keep(run.problem_id, _size(mine.result()))
         return found.result()
 
-    def _forget(self) -> None:
+    def _keep(self, key: str, size: int) -> None:
+        """Count what was made, and forget the oldest that it leaves no room for."""
         with self._lock:
-            done = [(key, made.result()) for key, made in self._made.items() if made.done() and not made.exception()]
-            held = sum(_size(instance) for _, instance in done)
-            for key, instance in done[:-1]:
-                if held <= KEPT_BYTES:
+            self._sizes[key] = size
+            self._held += size
+            if self._held <= KEPT_BYTES:
+                return
+            made = [key for key in self._made if key in self._sizes]
+            for oldest in made[:-1]:
+                if self._held <= KEPT_BYTES:
                     break
-                held -= _size(instance)
-                del self._made[key]
+                self._held -= self._sizes.pop(oldest)
+                del self._made[oldest]
 
 
 def _size(instance: Any) -> int:

@@ -32,8 +32,9 @@ def flops(run: Run) -> float:
 
 
 def seconds(run: Run) -> float:
-    """Expected seconds of one member on one core, if it takes all its steps."""
-    assert isinstance(run.recipe, Recipe)
+    """Expected seconds of one member on one core, if it takes all its steps; one that is computed takes none."""
+    if not isinstance(run.recipe, Recipe):
+        return 1e-3
     steps = sum(getattr(p, "steps", 0) * TYPICAL_SHARE.get(p.family, 1.0) for p in run.recipe.phases)
     return float(steps * (cost(run).seconds + 2e-6)) + 1e-3
 

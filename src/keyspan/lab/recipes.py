@@ -185,6 +185,7 @@ def separator() -> Recipe:
 
 LABEL_LOSSES = {"classes": "cross-entropy", "values": "squared-error"}
 PAPER_STEPS, PAPER_EPOCHS = 50_000, 500
+FAST_STEPS, FAST_EPOCHS = 5_000, 100
 
 
 def paper(task: str = "classes", steps: int | None = None) -> Recipe:
@@ -204,6 +205,18 @@ def paper(task: str = "classes", steps: int | None = None) -> Recipe:
     return Recipe(name="paper", revision=1, loss=LABEL_LOSSES[task], phases=(phase,), batch=256)
 
 
+def fast(task: str = "classes", steps: int | None = None) -> Recipe:
+    """Ours for labels: ten times the paper's rate for a tenth of its steps (docs/labels.md, "Recipes").
+
+    steps: exactly so many, instead of 5,000 and 100 epochs at least
+    """
+    phase = Adam(
+        steps=FAST_STEPS if steps is None else steps, peak=1e-2, warmup=0.05, epochs=FAST_EPOCHS if steps is None else None
+    )
+    return Recipe(name="fast", revision=1, loss=LABEL_LOSSES[task], phases=(phase,), batch=256)
+
+
 DEFAULT_STOPPING = Stopping()
+FAST_STOPPING = Stopping(check_every=100, slack=0.0)
 PAPER_STOPPING = Stopping(check_every=500, slack=0.0)
 SEPARATOR_STOPPING = Stopping(check_every=10, slack=1e-10)

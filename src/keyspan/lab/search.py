@@ -6,7 +6,8 @@ a search that is asked again, or was killed, walks the same path and gives the s
 1. both ends of the bracket are measured, and the bracket is moved outwards until it holds the crossing;
 2. bisection, all arms' candidates of a round together, until two adjacent levels disagree;
 3. an arm that can no longer beat a budget that passes elsewhere is left alone;
-4. `guard` levels on both sides of the crossing are measured too, in the arms that attain it.
+4. `guard` levels on both sides of the crossing are measured too, in the arms that attain it; of a load, also the levels
+   at the multiples `beyond` of the crossing (more examples than are held, of which the largest part may be held).
 
 The first `pilot` replicates alone decide where to go. The answer is computed from all of them. A round knows the rounds
 before it and nothing else, although the verdicts of later ones may be at hand: that is what keeps the path the same.
@@ -71,9 +72,15 @@ class Answer:
     method: str
 
 
-def propose(question: Question, verdicts: Verdicts) -> Wanted | Answer:
-    """The members wanted next, or the answer if nothing is missing. verdicts: by run id"""
-    book = _Book(question, verdicts)
+Memo = dict[tuple[int | None, int], list[tuple[Run, str]]]  # the runs of a level of an arm, with their ids
+
+
+def propose(question: Question, verdicts: Verdicts, memo: Memo | None = None) -> Wanted | Answer:
+    """The members wanted next, or the answer if nothing is missing. verdicts: by run id
+
+    memo: of an earlier call with this question; it saves making its runs again, and changes nothing else
+    """
+    book = _Book(question, verdicts, {} if memo is None else memo)
     paths: list[list[int]] = [[] for _ in question.arms]
     guarded = False
     while True:
@@ -95,19 +102,25 @@ def propose(question: Question, verdicts: Verdicts) -> Wanted | Answer:
 class _Book:
     """The question with its verdicts looked up; remembers runs, whose ids cost a hash."""
 
-    def __init__(self, question: Question, verdicts: Verdicts) -> None:
-        self.question, self.verdicts, self.seen = question, verdicts, 0
-        self._runs: dict[tuple[int | None, int], list[tuple[Run, str]]] = {}
+    def __init__(self, question: Question, verdicts: Verdicts, memo: Memo) -> None:
+        self.question, self.verdicts, self._runs = question, verdicts, memo
+        self._seen: set[str] = set()
+
+    @property
+    def seen(self) -> int:
+        """Members on the path that are measured."""
+        return len(self._seen)
 
     def runs(self, arm: Arm, level: int) -> list[tuple[Run, str]]:
         key = (arm.heads, level)
         if key not in self._runs:
             self._runs[key] = [(run, run.run_id) for run in self.question.runs(arm, level)]
-            self.seen += sum(run_id in self.verdicts for _, run_id in self._runs[key])
         return self._runs[key]
 
     def missing(self, arm: Arm, level: int) -> list[Run]:
-        return [run for run, run_id in self.runs(arm, level) if run_id not in self.verdicts]
+        runs = self.runs(arm, level)
+        self._seen |= {run_id for _, run_id in runs if run_id in self.verdicts}
+        return [run for run, run_id in runs if run_id not in self.verdicts]
 
     def scores(self, arm: Arm, level: int) -> list[float | None]:
         """The question's score of every replicate at a level; None where the member failed."""
@@ -194,7 +207,7 @@ def _crossing(book: _Book, arm: Arm, path: list[int]) -> int | None:
 def _guards(book: _Book, paths: list[list[int]]) -> list[list[int]]:
     """More levels around the crossing, in the arms that attain the answer."""
     question = book.question
-    if not question.search or question.guard == 0:
+    if not question.search or (question.guard == 0 and not question.beyond):
         return [[] for _ in paths]
     found = [_crossing(book, arm, path) for arm, path in zip(question.arms, paths, strict=True)]
     best = min((arm.levels[i] for arm, i in zip(question.arms, found, strict=True) if i is not None), default=None)
@@ -203,9 +216,15 @@ def _guards(book: _Book, paths: list[list[int]]) -> list[list[int]]:
         if i is None or arm.levels[i] != best:
             out.append([])
             continue
-        near = range(max(0, i - 1 - question.guard), min(len(arm.levels), i + 1 + question.guard))
-        out.append([arm.levels[k] for k in near if arm.levels[k] not in path])
+        near = range(max(0, i - 1 - question.guard), min(len(arm.levels), i + 1 + question.guard)) if question.guard else ()
+        wanted = [*(arm.levels[k] for k in near), *(_nearest(arm, times * arm.levels[i]) for times in question.beyond)]
+        out.append([level for level in dict.fromkeys(wanted) if level not in path])
     return out
+
+
+def _nearest(arm: Arm, size: float) -> int:
+    """The smallest level of an arm that is not below a size, or its last."""
+    return next((level for level in arm.levels if level >= size), arm.levels[-1])
 
 
 def _answer(book: _Book, paths: list[list[int]]) -> Answer:

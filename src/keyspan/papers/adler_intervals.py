@@ -34,13 +34,17 @@ def _over_seeds(statistic: Callable[[Measured], float | None]) -> Interval:
     """Percentiles of a statistic of the curves over draws of seeds; None where most draws do not define it."""
 
     def interval(found: Measured) -> Ends:
-        fewest = min((len(p.scores) for c in found.curves for p in c.points), default=0)
-        if fewest < 2 or statistic(found) is None:
+        sizes = sorted({_seeds(c) for c in found.curves})
+        if not sizes or sizes[0] < 2 or statistic(found) is None:
             return None
         stream = Stream(f"{found.figure.name} {found.tier}", "claims")
-        picks = stream.integers(fewest, DRAWS * fewest).reshape(DRAWS, fewest)
-        distinct, counts = np.unique(np.sort(picks, axis=1), axis=0, return_counts=True)
-        drawn = [(statistic(_drawn(found, pick)), int(count)) for pick, count in zip(distinct.tolist(), counts, strict=True)]
+        picks = np.hstack([np.sort(stream.integers(n, DRAWS * n).reshape(DRAWS, n), axis=1) for n in sizes])
+        distinct, counts = np.unique(picks, axis=0, return_counts=True)
+        starts = np.cumsum([0, *sizes])
+        drawn = []
+        for pick, count in zip(distinct.tolist(), counts, strict=True):
+            by_size = {n: pick[first : first + n] for n, first in zip(sizes, starts, strict=False)}
+            drawn.append((statistic(_drawn(found, by_size)), int(count)))
         values = np.repeat(
             [math.nan if value is None else value for value, _ in drawn], [count for _, count in drawn]
         )  # a draw that does not define it is no number, and counts against there being an interval
@@ -50,8 +54,16 @@ def _over_seeds(statistic: Callable[[Measured], float | None]) -> Interval:
     return interval
 
 
-def _drawn(found: Measured, pick: Sequence[int]) -> Measured:
+def _seeds(curves: Curves) -> int:
+    """Seeds that every point of a cell has."""
+    return min((len(p.scores) for p in curves.points), default=0)
+
+
+def _drawn(found: Measured, picks: Mapping[int, Sequence[int]]) -> Measured:
+    """picks: seeds drawn, for cells of so many"""
+
     def line(curves: Curves) -> Curves:
+        pick = picks[_seeds(curves)]
         points = tuple(replace(p, scores=tuple(p.scores[i] for i in pick)) for p in curves.points)
         return replace(curves, points=points)
 

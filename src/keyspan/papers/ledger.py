@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
+from keyspan.display import Displayed
 from keyspan.errors import BadInput, shown
 from keyspan.evidence.bits import BitsRow, bits_table
 from keyspan.evidence.record import head
@@ -70,7 +71,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Ledger:
+class Ledger(Displayed):
     """The claims asked for, in the order of the file. bits: what the store's members hold, in one currency"""
 
     entries: tuple[Entry, ...]

@@ -110,7 +110,7 @@ class Plan:
 SMOKE = ("plain", "GQA, 2 a key head", "MQA", "MLA, latent of 2 d_key", "QK-norm", "rotary", "keys int4 after training")
 PLANS = {
     "smoke": Plan(cells=((32, 16, 1),), most=2, seeds=2, positions=8, only=SMOKE),
-    "short": Plan(cells=((128, 32, 1), (64, 32, 4)), most=4, seeds=5, positions=64),
+    "short": Plan(cells=((64, 16, 1),), most=8, seeds=5, positions=64),
     "paper": Plan(cells=((512, 64, 1), (1024, 128, 1), (256, 64, 4)), most=32, seeds=10, positions=256),
 }
 

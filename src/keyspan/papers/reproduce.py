@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import keyspan
+from keyspan.display import Displayed
 from keyspan.errors import BadInput, shown
 from keyspan.papers import adler, claims, modern
 from keyspan.papers.figures import Figure, Found, Paper, choose, names
@@ -59,7 +60,7 @@ def _over(figure: Figure, tier: str, rows: Rows) -> Figure:
 
 
 @dataclass(frozen=True)
-class Reproduced:
+class Reproduced(Displayed):
     """Figures measured and their claims judged.
 
     shown: by figure, the data drawn, its summary, and the files    infos: by figure, the data as objects

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from keyspan.papers import adler_intervals, adler_statistics
 from keyspan.papers.figures import Figure, Interval, Statistic
 from keyspan.papers.measured import Curves, Point
 from keyspan.papers.stages import Panel, Stage
 from keyspan.runners.driver import Outcome
+from keyspan.seeds import Stream
 from keyspan.specs import Question
 
 Scores = Mapping[str, tuple[float, ...]]
+DRAWS = 400
 
 
 @dataclass(frozen=True)
@@ -108,16 +113,36 @@ def _panel(panel: Panel, outcome: Outcome) -> PanelFound:
 # ------------------------------------------------------------------------------------------------------ statistics
 
 
-def sink_gain(found: StageFound) -> float | None:
-    """F1 with sinks less F1 without, for the most heads tried without, at the largest key budget of both."""
+def _sinks(found: StageFound) -> tuple[Sequence[float], Sequence[float]] | None:
+    """F1 of every seed with sinks and without, for the most heads tried without, at the largest key budget of both."""
     bare = next((p for p in found.panels if not p.panel.layer.sink), None)
     if bare is None or not bare.points:
         return None
     heads = max(p.heads for p in bare.points)
     budget = max(p.key_budget for p in bare.points if p.heads == heads)
     here = next((p for p in found.panels if p.panel.decides and p.panel.size == bare.panel.size), None)
-    with_sink, without = (None if p is None or (q := p.at(heads, budget)) is None else q.mean("f1") for p in (here, bare))
-    return None if with_sink is None or without is None else with_sink - without
+    with_sink, without = (None if p is None else p.at(heads, budget) for p in (here, bare))
+    if with_sink is None or without is None:
+        return None
+    scores = with_sink.scores.get("f1", ()), without.scores.get("f1", ())
+    return scores if all(scores) else None
+
+
+def sink_gain(found: StageFound) -> float | None:
+    """The mean F1 with sinks less that without."""
+    scores = _sinks(found)
+    return None if scores is None else sum(scores[0]) / len(scores[0]) - sum(scores[1]) / len(scores[1])
+
+
+def sink_gain_interval(found: StageFound) -> tuple[float, float] | None:
+    """Over draws of seeds, the same with sinks and without: a seed is one instance."""
+    scores = _sinks(found)
+    if scores is None or (seeds := min(map(len, scores))) < 2:
+        return None
+    gains = np.subtract(scores[0][:seeds], scores[1][:seeds])
+    picks = Stream(f"{found.figure.name} {found.tier}", "claims").integers(seeds, DRAWS * seeds).reshape(DRAWS, seeds)
+    drawn = np.sort(gains[picks].mean(axis=1))
+    return float(drawn[int(0.025 * DRAWS)]), float(drawn[math.ceil(0.975 * DRAWS) - 1])
 
 
 STATISTICS: Mapping[str, Statistic] = {
@@ -125,6 +150,7 @@ STATISTICS: Mapping[str, Statistic] = {
     **dict.fromkeys(("softmax_deficit", "values_deficit", "block_deficit"), adler_statistics.one_head_deficit),
     "sink_gain": sink_gain,
 }
-INTERVALS: Mapping[str, Interval] = dict.fromkeys(
-    ("softmax_deficit", "values_deficit", "block_deficit"), adler_intervals.INTERVALS["one_head_deficit"]
-)
+INTERVALS: Mapping[str, Interval] = {
+    **dict.fromkeys(("softmax_deficit", "values_deficit", "block_deficit"), adler_intervals.INTERVALS["one_head_deficit"]),
+    "sink_gain": sink_gain_interval,
+}

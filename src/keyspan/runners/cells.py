@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import keyspan
+from keyspan.display import Displayed
 from keyspan.errors import BadInput, require
 from keyspan.evidence.cells import Cell, cell_of, read_cells, recipe_name
 from keyspan.evidence.fits import LawFit, fit_law
@@ -34,7 +35,7 @@ LeftOut = tuple[str, str]  # a cell's name, and why it is not used
 
 
 @dataclass(frozen=True)
-class FitResult:
+class FitResult(Displayed):
     """A law fitted to measured cells. source: where the cells came from"""
 
     source: str

@@ -8,12 +8,14 @@ from typing import Any
 from keyspan.evidence.store import Store
 from keyspan.lab import pack
 from keyspan.lab.search import Answer, propose
+from keyspan.problems.contexts import Labels
 from keyspan.problems.dichotomies import Dichotomies
 from keyspan.problems.relations import Relations
 from keyspan.problems.typed import TypedRelations
+from keyspan.runners.labels import guess
 from keyspan.runners.local import workers_on
 from keyspan.runners.questions import RECIPES
-from keyspan.specs import Question, Run
+from keyspan.specs import Layer, Question, Run
 from keyspan.theory.bounds import law
 from keyspan.verdict import Status, Verdict
 
@@ -74,6 +76,8 @@ def _predicted(run: Run, question: Question) -> Verdict:
         named = RECIPES.get(run.recipe.name)  # type: ignore[attr-defined]
         share = named.share if named else 1.3
         score = float(budget >= share * law(relations.edges, relations.d_model))
+    elif isinstance(run.problem, Labels) and isinstance(run.instrument, Layer):
+        score = float((run.problem.examples or 0) <= guess(run.problem, run.instrument.heads, run.instrument.d_key))
     elif isinstance(run.problem, Dichotomies):
         score = float(run.problem.examples < 2 * run.problem.dimension)
     return Verdict(status=Status.MEASURED, exact=bool(score), scores={question.score: score})

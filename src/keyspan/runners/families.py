@@ -18,9 +18,11 @@ from typing import Any
 from keyspan.errors import BadInput, shown
 from keyspan.files.contents import Contents
 from keyspan.lab.search import Answer
+from keyspan.problems.contexts import Labels
 from keyspan.problems.relations import Relations
 from keyspan.runners import inputs
 from keyspan.runners.grids import Point, parsed
+from keyspan.runners.labels import TARGET, labels_question, yielded
 from keyspan.runners.questions import calibration_questions, relations_question
 from keyspan.specs import Question
 from keyspan.theory.bounds import law
@@ -138,8 +140,54 @@ def _dichotomies_row(questions: Sequence[Question], answers: Sequence[Answer]) -
     return interval | {"gradient": gradient.crossing.estimate}
 
 
+def _labels(
+    sweep: Context,
+    *,
+    heads: int,
+    d_head: int,
+    context: int,
+    d_model: int,
+    contexts: str = "random",
+    task: str = "classes",
+    classes: int | None = None,
+    tokens: str = "uniform",
+    examples: list[int] | int | None = None,
+    seeds: int = 3,
+    seed: int | None = None,
+    target: float = TARGET,
+    recipe: str = "fast",
+    steps: int | None = None,
+    arithmetic: str = "fp32",
+) -> list[Question]:
+    """As `keyspan measure labels` asks."""
+    made = sweep.once(inputs.tokens_from, tokens, d_model=d_model)
+    problem = Labels(context=context, d_model=d_model, contexts=contexts, task=task, classes=classes, tokens=made.tokens)
+    question = labels_question(
+        problem,
+        heads=heads,
+        d_head=d_head,
+        examples=examples,
+        seeds=seeds,
+        seed=sweep.seed if seed is None else seed,
+        target=target,
+        recipe=recipe,
+        steps=steps,
+        arithmetic=arithmetic,
+        rows=made.rows if contexts == "fixed" else None,
+    )
+    return [question]
+
+
+def _labels_row(questions: Sequence[Question], answers: Sequence[Answer]) -> Row:
+    (question,), (answer,) = questions, answers
+    crossing, most = answer.crossing, yielded(question, answer.probes)
+    found = {"largest": _int(crossing.estimate), "low": _int(crossing.low), "high": _int(crossing.high)}
+    return found | dict(zip(("yield_low", "yield", "yield_high"), map(_int, most or (None,) * 3), strict=True))
+
+
 FAMILIES: dict[str, Family] = {
     "relations": Family(_relations, _relations_row),
+    "labels": Family(_labels, _labels_row),
     "dichotomies": Family(_dichotomies, _dichotomies_row),
 }
 

@@ -1,8 +1,9 @@
-"""Graphs and embeddings by the name of a family or the path of a file."""
+"""Graphs, embeddings and tokens by the name of a family or the path of a file."""
 
 from __future__ import annotations
 
 import os
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from keyspan.files.contents import Contents
 from keyspan.files.graphs import read_graph
 from keyspan.problems import embeddings as emb
 from keyspan.problems import graphs
+from keyspan.problems.contexts import TOKENS, Tokens
 from keyspan.problems.embeddings import Embeddings
 from keyspan.problems.graphs import Graph
 
@@ -77,3 +79,25 @@ def embeddings_from(
         fix = f"Use --items {rows.shape[0]} --d-model {rows.shape[1]}."
         raise BadInput(f"The embeddings must be (items, d_model) = ({items}, {d_model}), but got {rows.shape}. {fix}")
     return Embeddings(name="file", content=contents.put(np.ascontiguousarray(rows), source=name))
+
+
+class GivenTokens(NamedTuple):
+    """A tokens spec, and how many rows its file has (None for a family)."""
+
+    tokens: Tokens
+    rows: int | None
+
+    @property
+    def content(self) -> str | None:
+        """The hash of the file's rows."""
+        return self.tokens.content
+
+
+def tokens_from(name: str, contents: Contents, *, d_model: int | None = None) -> GivenTokens:
+    """A tokens spec; a file is read now and kept by its hash."""
+    if name in TOKENS[:-1] or not looks_like_file(name):
+        return GivenTokens(Tokens(name=name), None)
+    rows = read_array(name)
+    if d_model is not None and rows.shape[1] != d_model:
+        raise BadInput(f"`--d-model` must be the columns of the tokens, but got {d_model}. Use --d-model {rows.shape[1]}.")
+    return GivenTokens(Tokens(name="file", content=contents.put(np.ascontiguousarray(rows), source=name)), len(rows))

@@ -22,11 +22,10 @@ from typing import Any
 
 from keyspan.errors import BadInput
 from keyspan.evidence.record import Record
-from keyspan.runners.pool import Fault, Message, Pool, Worker
+from keyspan.runners.pool import Fault, Message, Pool, Worker, refuse_gpu_arithmetic
 from keyspan.specs import Run
 
 DEVICES = ("auto", "cpu", "cuda")
-ON_GPUS = ("tf32", "bf16")  # arithmetics that only a GPU trains in
 GPU_NODES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 
 
@@ -92,10 +91,7 @@ class LocalRunner(Pool[Process]):
             return
         if self.device == "cuda":
             raise BadInput("`--device cuda` needs a CUDA device, but this machine shows none. Use --device cpu.")
-        for run in runs:
-            if run.arithmetic in ON_GPUS:
-                asked = f"`--arithmetic {run.arithmetic}`"
-                raise BadInput(f"{asked} needs a CUDA device, but got a CPU. Use fp32, or --hand-out and a GPU machine.")
+        refuse_gpu_arithmetic(runs, "a CPU. Use fp32, or --hand-out and a GPU machine.")
 
     @property
     def backlog(self) -> int:

@@ -6,18 +6,21 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
+from keyspan.display import Displayed
 from keyspan.errors import BadInput
 from keyspan.evidence.record import head
 from keyspan.lab.crossing import Crossing
 from keyspan.lab.search import Answer, ArmAnswer, Probe
+from keyspan.problems.contexts import Labels
 from keyspan.problems.dichotomies import separable_fraction
 from keyspan.problems.relations import Relations
 from keyspan.problems.shown import Batches, Contexts
 from keyspan.problems.typed import AnyRelations, TypedChannel, TypedRelations
 from keyspan.runners.driver import Outcome
 from keyspan.runners.lab import Lab, lab_or_default
+from keyspan.runners.labels import LabelsResult, measure_labels
 from keyspan.runners.questions import calibration_questions, relations_question
 from keyspan.specs import Channel, Question, Spec
 from keyspan.theory.bounds import law, warren_budget
@@ -38,7 +41,7 @@ def _whole(crossing: Crossing) -> dict[str, float | int | None]:
 
 
 @dataclass(frozen=True)
-class RelationsResult:
+class RelationsResult(Displayed):
     """D_K* of one cell: the smallest key budget whose F1 meets the target, with its interval and every probe."""
 
     question: Question
@@ -148,7 +151,7 @@ def measure_relations(problem: AnyRelations, *, lab: Lab | None = None, **asked:
 
 
 @dataclass(frozen=True)
-class CalibrateResult:
+class CalibrateResult(Displayed):
     """The laboratory's own capacity beside the one that is known: Cover's 2d."""
 
     dimension: int
@@ -251,13 +254,21 @@ def calibrate(dimension: int = 16, *, lab: Lab | None = None, seeds: int = 200, 
 # ------------------------------------------------------------------------------------------------- any problem
 
 
-def measure(problem: AnyRelations, *, lab: Lab | None = None, **asked: Any) -> RelationsResult:
-    """Measure a problem's capacity: for `Relations` and `TypedRelations`, the smallest key budget that holds the graphs.
+@overload
+def measure(problem: AnyRelations, *, lab: Lab | None = None, **asked: Any) -> RelationsResult: ...
+@overload
+def measure(problem: Labels, *, lab: Lab | None = None, **asked: Any) -> LabelsResult: ...
+def measure(problem: AnyRelations | Labels, *, lab: Lab | None = None, **asked: Any) -> RelationsResult | LabelsResult:
+    """Measure a problem's capacity: for `Relations` and `TypedRelations`, the smallest key budget that holds the graphs; for
+    `Labels`, how many examples a layer of `heads` of width `d_head` memorises.
 
-    lab: where records lie and what trains (default: the store of KEYSPAN_STORE, all cores)    asked: heads,
+    lab: where records lie and what trains (default: the store of KEYSPAN_STORE, all cores)    asked, of relations: heads,
     key_budgets, seeds, seed, target, recipe, criterion, threshold, steps, contexts, batches, replay, sharing,
-    arithmetic, as on the command line
+    arithmetic; of labels: heads, d_head, examples, seeds, seed, target, recipe, steps, arithmetic; as on the command line
     """
     if isinstance(problem, Relations | TypedRelations):
         return measure_relations(problem, lab=lab, **asked)
-    raise BadInput(f"`measure` takes a Relations problem, but got {type(problem).__name__}. For dichotomies use calibrate.")
+    if isinstance(problem, Labels):
+        return measure_labels(problem, lab=lab, **asked)
+    got = type(problem).__name__
+    raise BadInput(f"`measure` takes a Relations or Labels problem, but got {got}. For dichotomies use calibrate.")

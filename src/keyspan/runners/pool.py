@@ -23,6 +23,7 @@ from keyspan.verdict import Status, Verdict
 Progress = Callable[[list[str], int, int], None]
 Message = Mapping[str, Any]
 ON_ERROR = ("stop", "continue")
+ON_GPUS = ("tf32", "bf16")  # arithmetics that only a GPU trains in
 TRIES = 3  # of a member
 RETIRE = 5  # failures of a worker in a row, of members that fail nowhere else
 AHEAD = 20.0  # seconds of work that a worker wants in hand: enough to share it out well, and to leave some to other drivers
@@ -243,3 +244,10 @@ class Pool(ABC, Generic[W]):
         if self.on_error == "stop":
             raise RunnerError(f"A worker must finish its members, but {TRIES} failed in a row on {run.run_id}: {fault.why}.")
         return make_record(run, Verdict(status=Status.CRASHED), device=self.device, steps=0, error=fault.why[:500])
+
+
+def refuse_gpu_arithmetic(runs: Iterable[Run], got: str) -> None:
+    """`BadInput` for members that only a GPU can train, where there is none. got: what there is, and what to do"""
+    for run in runs:
+        if run.arithmetic in ON_GPUS:
+            raise BadInput(f"`--arithmetic {run.arithmetic}` must have a CUDA device, but got {got}")

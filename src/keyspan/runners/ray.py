@@ -17,7 +17,7 @@ import queue
 import re
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +26,7 @@ from typing import Any
 from keyspan.errors import BadInput, MissingExtra, RunnerError
 from keyspan.evidence.record import Record
 from keyspan.files.contents import Contents
-from keyspan.runners.pool import Fault, Message, Pool, Worker
+from keyspan.runners.pool import Fault, Message, Pool, Worker, refuse_gpu_arithmetic
 from keyspan.specs import Run
 
 ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -166,6 +166,11 @@ class RayRunner(Pool[Actor]):
         self._gpu = gpus > 0 and device != "cpu"
         self.jobs = jobs or gpus * self._gpu or max(1, int(self.ray.cluster_resources().get("CPU", 1)))
         self._messages: deque[tuple[Actor, Message | Fault]] = deque()
+
+    def refuse(self, runs: Sequence[Run]) -> None:
+        """`BadInput` for members that no node of this cluster can train."""
+        if not self._gpu:
+            refuse_gpu_arithmetic(runs, "a cluster of CPUs. Use fp32, or add a node with a GPU and leave --device out.")
 
     @property
     def backlog(self) -> int:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from keyspan.display import Displayed
 from keyspan.errors import StoreError
 from keyspan.evidence.record import head
 from keyspan.evidence.store import Store, open_store
@@ -16,7 +17,7 @@ from keyspan.evidence.sweeps import Begun, Journal
 from keyspan.files.contents import Contents
 from keyspan.files.documents import parse_toml
 from keyspan.lab.agenda import Agenda
-from keyspan.runners import driver
+from keyspan.runners import driver, live
 from keyspan.runners.driver import Outcome
 from keyspan.runners.families import Context, Row, family_of, questions_of
 from keyspan.runners.grids import Point, read_grids
@@ -69,7 +70,7 @@ def begun_sweep(begun: Begun, contents: Contents) -> Sweep:
 
 
 @dataclass
-class Swept:
+class Swept(Displayed):
     """What a sweep came to. rows: by cell, of those answered    failed: cells with a member that has no number"""
 
     sweep: Sweep
@@ -97,9 +98,9 @@ def carry_out(
 ) -> Swept:
     """Answer every cell, training only what the store does not hold. heard: told after every cell"""
     swept = Swept(sweep)
-    with open_store(lab.url) as store:
+    with open_store(lab.url) as store, live.watching(lab.folder, lab.watcher) as watcher:
         diary = _Diary(Journal(store), sweep)
-        outcomes = driver.answers(sweep.asked, store, lab.make_runner, lab.watcher, stop_on_failure=stop_on_failure)
+        outcomes = driver.answers(sweep.asked, store, lab.make_runner, watcher, stop_on_failure=stop_on_failure)
         try:
             for number, found in _by_cell(sweep, outcomes):
                 failed = sum(outcome.answer.failed for outcome in found)

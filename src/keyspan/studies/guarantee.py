@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from keyspan.attention import reference
 from keyspan.attention.shapes import Routed
-from keyspan.errors import KeyspanError
+from keyspan.errors import KeyspanError, require
 from keyspan.lab.channels import prove_channel
 from keyspan.lab.routed import errors_in
 from keyspan.problems import NoContents
@@ -96,7 +96,7 @@ class Trial:
 
 CASES = (  # exact on the first ten instances each
     Case(method="trivial", heads=64, d_key=1),
-    Case(method="pinv+code", heads=16, d_key=5),
+    Case(method="pinv+code", heads=22, d_key=5),
     Case(method="ridge+code", heads=16, d_key=4),
     Case(method="quiet", heads=16, d_key=4),
     Case(method="repair", heads=8, d_key=6),
@@ -143,26 +143,22 @@ def _channel(case: Case, replicate: int) -> Iterator[Trial]:
 
 
 def adversarial(instance: InContextInstance, w_query: Float, w_key: Float) -> Contexts:
-    """For every item the others that its heads score highest, with its target and without. returns: (2 items, L) each"""
+    """For every item the others that its heads score highest, with its target and without. returns: (2 items, L) each
+
+    Of one softmax no context of L items is worse: what the target lacks grows with the score of every other item.
+    """
     x, targets, length = instance.relations.embeddings, instance.targets, instance.length
     best = reference.aggregate(reference.scores(x, w_query, w_key))
-    items = np.arange(len(x))
-    best[items, items] = -np.inf
-    asked = items[targets >= 0]
-    best[asked, targets[asked]] = -np.inf
-    worst = np.argsort(-best, axis=1, kind="stable")
-    rows, places = [], []
-    for i in items:
-        target = int(targets[i])
-        plain = np.concatenate([[i], worst[i, : length - 1]])
-        rows.append(plain), places.append(0 if target == i else -1)  # type: ignore[func-returns-value]
-        rows.append(np.concatenate([[i, target], worst[i, : length - 2]]) if target not in (i, -1) else plain)
-        places.append(1 if target not in (i, -1) else places[-1])
-    where = np.full((len(rows), length), -1)
-    where[:, 0] = places
-    there = np.zeros((len(rows), length), dtype=bool)
-    there[:] = True
-    return Contexts(np.stack(rows), there, where)
+    items = np.zeros((2 * len(x), length), dtype=np.int64)
+    there, places = np.zeros(items.shape, dtype=bool), np.full(items.shape, -1)
+    for i, target in enumerate(targets.tolist()):
+        others = [j for j in np.argsort(-best[i], kind="stable").tolist() if j not in (i, target)]
+        first = [i] if target in (i, -1) else [i, target]
+        for row, chosen in ((2 * i, [i, *others]), (2 * i + 1, [*first, *others])):
+            chosen = chosen[:length]
+            items[row, : len(chosen)], there[row, : len(chosen)] = chosen, True
+            places[row, 0] = chosen.index(target) if target in chosen else -1
+    return Contexts(items, there, places)
 
 
 def _largest(
@@ -222,9 +218,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--channels", type=int, default=REPLICATES, help="instances of each construction")
     parser.add_argument("--methods", default=None, help="only these constructions, as quiet,repair")
     args = parser.parse_args(argv)
-    chosen = [case for case in CASES if args.methods is None or case.method in args.methods.split(",")]
+    named = [case.method for case in CASES] if args.methods is None else args.methods.split(",")
     try:
-        rows = list(carry_out_all(chosen, args.channels))
+        for name in named:
+            known = [case.method for case in CASES]
+            require(name in known, f"`--methods` in {', '.join(known)}", name, "Choose some of them.")
+        rows = list(carry_out_all([case for case in CASES if case.method in named], args.channels))
     except KeyspanError as error:
         print(f"keyspan: {error}", file=sys.stderr)
         return error.exit_code

@@ -18,6 +18,7 @@ from typing import Any
 from keyspan.errors import require
 
 UP = 1.0 + 1e-12  # an inverse temperature is rounded up, so that the mass it promises survives its own rounding
+MOST = 700  # e to more than that is no float64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +67,33 @@ def guarantee(*, gap: float, context: int, eps: float, heads: int = 1, targets: 
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class LongestContexts:
+    """The same the other way round: at inverse temperature `beta`, the longest contexts whose error is certain to be eps.
+
+    aggregate: of one softmax    per_head: of a softmax in each of `heads` heads with a null key; 0: none. None: any that fits
+    a machine
+    """
+
+    beta: float
+    eps: float
+    heads: int
+    gap: float
+    aggregate: int | None
+    per_head: int | None
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON data."""
+        return asdict(self)
+
+
+def longest_contexts(*, gap: float, beta: float, eps: float, heads: int = 1) -> LongestContexts:
+    """How long contexts may be at a given inverse temperature. gap: min_edge - max_nonedge"""
+    one = aggregate_context(gap, beta, eps) if beta * gap < MOST else None
+    each = routed_context(gap / 2, beta, eps, heads) if beta * gap / 2 < MOST else None
+    return LongestContexts(beta=beta, eps=eps, heads=heads, gap=gap, aggregate=one, per_head=each)
+
+
 def aggregate_mass(gap: float, context: int, beta: float, targets: int = 1) -> float:
     """Attention on an item's t targets among L keys, at least: 1 / (1 + ((L-t)/t) e^(-beta gap)). beta: inverse temperature"""
     _check(gap, context, targets)
@@ -89,7 +117,7 @@ def aggregate_context(gap: float, beta: float, eps: float, targets: int = 1) -> 
     _beta(beta)
     _eps(eps)
     power = beta * gap
-    require(power < 700, "beta * gap < 700", power, "Every context that fits a machine is guaranteed there.")
+    require(power < MOST, f"beta * gap < {MOST}", power, "Every context that fits a machine is guaranteed there.")
     return targets + math.floor(targets * eps / (1.0 - eps) * math.exp(power) / UP)
 
 
@@ -141,7 +169,7 @@ def routed_context(half_gap: float, beta: float, eps: float, heads: int = 1) -> 
     _beta(beta)
     _eps(eps)
     power = beta * half_gap
-    require(power < 700, "beta * half_gap < 700", power, "Every context that fits a machine is guaranteed there.")
+    require(power < MOST, f"beta * half_gap < {MOST}", power, "Every context that fits a machine is guaranteed there.")
     return max(0, math.floor((eps * math.exp(power) / UP - 1.0) / heads))
 
 
