@@ -44,7 +44,7 @@ def test_designs_find_the_law_of_their_store(
     assert law_beside(url) is None
     (tmp_path / "cells.csv").write_text(cells_csv([OWN]))
     assert main(["fit", "design", "--from", "cells.csv", "--store", url]) == 0
-    assert "whole heads" in capsys.readouterr().out
+    assert "min over h" in capsys.readouterr().out
     law = law_beside(url)
     assert law is not None and law == read_law(tmp_path / "lab" / "design-law.json")
     assert main(["design", "--items", "96", "--d-model", "40", "--store", url, "--json"]) == 0
