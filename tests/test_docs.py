@@ -7,6 +7,7 @@ block, verbs and options are looked up in the help, and what would train is trie
 
 import glob
 import importlib
+import inspect
 import io
 import json
 import math
@@ -38,10 +39,11 @@ TEXTS = [*PAGES, ROOT / "CHANGELOG.md", ROOT / "CITATION.cff", ROOT / "zensical.
 DRAWN = {DOCS / "figures" / "demo.svg"}  # made by `make demo`, not by hand
 
 MARK = "<!-- runs in the tests -->"
+TUTORIAL = "tutorial-"  # their blocks need those before: tests/test_tutorials.py runs them
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 NAME = re.compile(
-    r"`((?:advice|attention|bench|evidence|files|lab|papers|problems|runners|seeds|specs|theory|verdict|views)(?:\.\w+)+)"
+    r"`((?:advice|attention|bench|evidence|files|lab|papers|problems|runners|seeds|specs|studies|theory|verdict|views)(?:\.\w+)+)"
 )
 MODULE = re.compile(r"`([\w/]+\.py)`")
 FIELD_ROW = re.compile(r"^\| ((?:`\w+`(?:, )?)+) \|", re.MULTILINE)
@@ -147,7 +149,7 @@ def test_marked_blocks_run(block: Block, empty_folder: Path) -> None:
             assert json.loads(out)["schema"] == 1
 
 
-@pytest.mark.parametrize("block", of("python"))
+@pytest.mark.parametrize("block", [p for p in of("python") if not p.values[0].page.name.startswith(TUTORIAL)])
 def test_python_blocks_run(block: Block, empty_folder: Path) -> None:
     exec(compile(block.text, f"{block.page.name}:{block.line}", "exec"), {"__name__": "__main__"})
 
@@ -250,6 +252,16 @@ def test_names_exist(page: Path) -> None:
     for module in MODULE.findall(text):
         base = ROOT if module.startswith("tests/") else ROOT / "src" / "keyspan"
         assert (base / module).is_file(), module
+
+
+def test_calls_take_what_the_page_says() -> None:
+    import keyspan as window
+
+    page = (DOCS / "api.md").read_text("utf-8")
+    for name, arguments in re.findall(r"^(?:\| )?`(\w+)\(([^`]*)\)`", page, flags=re.MULTILINE):
+        taken = inspect.signature(getattr(window, name)).parameters.values()
+        known = {f"**{p.name}" if p.kind is p.VAR_KEYWORD else p.name for p in taken}
+        assert set(arguments.split(", ")) <= known, f"{name} takes {sorted(known)}"
 
 
 def test_every_formula_names_its_function() -> None:
@@ -355,10 +367,15 @@ def test_a_broken_link_is_found(tmp_path: Path) -> None:
     assert broken_links(page) == ["#two", "none.svg"]
 
 
+def listed(nav: list[Any]) -> list[str]:
+    """The pages of a navigation, in its groups or not."""
+    values = [value for entry in nav for value in entry.values()]
+    return [page for value in values for page in (listed(value) if isinstance(value, list) else [value])]
+
+
 def test_every_page_is_in_the_navigation() -> None:
     nav = tomllib.loads((ROOT / "zensical.toml").read_text("utf-8"))["project"]["nav"]
-    listed = [page for entry in nav for page in entry.values()]
-    assert sorted(listed) == sorted(page.name for page in DOCS.glob("*.md"))
+    assert sorted(listed(nav)) == sorted(page.name for page in DOCS.glob("*.md"))
 
 
 # --- and they are for every reader ---------------------------------------------------------------------------------

@@ -95,7 +95,7 @@ def test_one_figure_or_all() -> None:
     assert [f.name for f in choose("adler", FIGURES, "adler", "smoke")] == list(FIGURES)
 
 
-@pytest.mark.parametrize("name", ["adler:fig9", "adler:", "mahdavi", "fig3", "", "adler:fig1:fig2"])
+@pytest.mark.parametrize("name", ["adler:fig9", "adler:", "mahdavy", "fig3", "", "adler:fig1:fig2"])
 def test_an_unknown_figure_is_refused_with_the_list(name: str) -> None:
     refused(lambda: plan(name, "smoke"), "adler:fig1", "adler:map")
 

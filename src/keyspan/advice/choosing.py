@@ -142,6 +142,8 @@ def _candidates(
         need = law.need(size, heads)
         if need is None or (heads == 1 and size.items >= 16 and size.measures["load"] > ALONE):
             continue
+        if need * scale > heads * size.d_model:
+            continue  # a head wider than what it looks at holds nothing more
         proven = bounds.warren_budget(bits, size.items, d_model, heads)  # where the law is far from what was measured
         d_key = limits.width(max(need * scale, proven) / heads)
         if d_key is not None:

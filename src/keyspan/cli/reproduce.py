@@ -12,14 +12,14 @@ from keyspan.cli.options import current
 
 def reproduce(
     name: str = typer.Argument(
-        ..., help="A paper, or one of its figures: adler, adler:fig1 ..., adler:beyond.", metavar="PAPER[:FIGURE]"
+        ..., help="A paper, or one of its figures: adler, adler:fig1 ..., mahdavi:fig1 ..., modern.", metavar="PAPER[:FIGURE]"
     ),
     tier: str = typer.Option("smoke", help="smoke (minutes), short (an hour of two cores), paper (a GPU)."),
     out: Path = typer.Option(Path("figures"), help="Folder for the pictures and their data."),
     width: str = typer.Option("page", help="Of the pictures: page (6.8 inches) or column (3.3 inches)."),
     jobs: int | None = typer.Option(None, help="Worker processes (default: one a core)."),
     embeddings: str | None = typer.Option(
-        None, help="Item vectors for adler:block: .npy, .safetensors or .safetensors#tensor.", metavar="FILE"
+        None, help="Vectors for adler:block or mahdavi:fig1: .npy, .safetensors or .safetensors#tensor.", metavar="FILE"
     ),
     hand_out: Path | None = typer.Option(None, help="Write the questions here for keyspan.lab.worker; train nothing."),
 ) -> int:

@@ -12,7 +12,7 @@ from keyspan.cli.options import current
 if TYPE_CHECKING:
     from rich.console import Group
 
-app = typer.Typer(help="The store: list, show, records, export, import, merge, remove.")
+app = typer.Typer(help="The store: list, show, records, export, log, import, merge, remove.")
 LEFT = ("run_id", "kind", "status")  # columns of text
 LESS = ("kind", "steps", "exact", "d_model", "replicate", "items")  # columns that go first on a narrow page
 
@@ -92,6 +92,26 @@ def export_runs(
         show.print_json(head() | {"path": str(path), "exported": count})
     else:
         show.note(f"wrote {count} records to {path}")
+    return 0
+
+
+@app.command("log")
+def log_runs(
+    tracker: str = typer.Argument(..., help="mlflow or wandb, if it is installed."),
+    name: str = typer.Option("keyspan", help="The experiment there (MLflow), or the project (W&B)."),
+) -> int:
+    """Tell the records to an experiment tracker, by its own settings."""
+    from keyspan.cli import show
+    from keyspan.evidence.record import head
+    from keyspan.evidence.store import open_store
+    from keyspan.evidence.trackers import log_records
+
+    with open_store(current.store, read_only=True, missing_ok=True) as store:
+        told = log_records(store.records(), tracker, name)
+    if current.json:
+        show.print_json(head() | {"tracker": tracker, "name": name, "added": told.added, "known": told.known})
+    else:
+        show.note(f"{tracker} has {told.added} records more, {told.known} were known")
     return 0
 
 

@@ -126,10 +126,9 @@ class DesignLaw:
         )
 
     def need(self, size: Size, heads: int) -> float | None:
-        """x_h, the budget of so many heads before it is rounded to whole heads; None: they cannot hold the graph
-        (conjectured)."""
-        budget = _gardner(size, heads)
-        return None if budget is None else _scaled(size, budget, self.theta)
+        """x_h, the budget of so many heads before it is rounded to whole heads; None: they cannot hold the graph at any width
+        (conjectured), or not with d_key <= d_model."""
+        return _need(size, heads, self.theta)
 
     def spread(self, size: Size, slack: float = 0.0) -> tuple[float, float]:
         """The ends of the interval, as multiples of a budget."""
@@ -194,9 +193,12 @@ _PLAIN: dict[str, type] = {
 }
 
 
-def _scaled(size: Size, budget: float, theta: Sequence[float] | Float) -> float:
-    """x_h. budget: G_h"""
-    return budget * max(FLOOR, math.exp(float(np.dot(size.features(budget), theta))))
+def _need(size: Size, heads: int, theta: Sequence[float] | Float) -> float | None:
+    budget = _gardner(size, heads)
+    if budget is None:
+        return None
+    need = budget * max(FLOOR, math.exp(float(np.dot(size.features(budget), theta))))
+    return need if need <= heads * size.d_model else None
 
 
 def whole(h: int, x: float) -> int:
@@ -306,8 +308,7 @@ def size_of(cell: Cell) -> Size:
 
 def _needs(cell: Cell, theta: Float) -> dict[int, float]:
     size = size_of(cell)
-    known = {h: g for h in heads_tried(cell.items) if (g := _gardner(size, h)) is not None}
-    return {h: _scaled(size, g, theta) for h, g in known.items()}
+    return {h: x for h in heads_tried(cell.items) if (x := _need(size, h, theta)) is not None}
 
 
 def _design(cells: Sequence[Cell]) -> tuple[Float, Float]:

@@ -141,15 +141,27 @@ def _point(levels: NDArray[np.float64], means: NDArray[np.float64], weights: NDA
 
 def _load_crossing(question: Question, table: Table) -> Crossing:
     """Isotonic crossing of the means, with a bootstrap within levels. Failed members are left out and counted."""
-    known = {k: np.array([s for s in v if s is not None]) for k, v in table.probed.items()}
-    known = {k: v for k, v in known.items() if v.size}
-    levels = np.array(list(known), dtype=np.float64)
-    weights = np.array([v.size for v in known.values()], dtype=np.float64)
-    estimate = _point(levels, np.array([v.mean() for v in known.values()]), weights, question.target)
+    levels, known = _known(table)
+    weights = np.array([v.size for v in known], dtype=np.float64)
+    estimate = _point(levels, np.array([v.mean() for v in known]), weights, question.target)
     if not 0 < estimate < np.inf:
         return Crossing(None, None, None)
-    stream = Stream(digest(question.to_json(), "q"), "bootstrap")
-    drawn = [v[stream.integers(v.size, DRAWS * v.size)].reshape(DRAWS, -1).mean(axis=1) for v in known.values()]
-    points = np.sort([_point(levels, row, weights, question.target) for row in np.stack(drawn, axis=1)])
+    points = load_draws(question, table)
     low, high = points[int(0.025 * DRAWS)], points[int(np.ceil(0.975 * DRAWS)) - 1]
     return Crossing(estimate, float(low) if low > 0 else None, float(high) if np.isfinite(high) else None)
+
+
+def _known(table: Table) -> tuple[NDArray[np.float64], list[NDArray[np.float64]]]:
+    """The probed levels that have a score, and their scores."""
+    known = {k: np.array([s for s in v if s is not None]) for k, v in table.probed.items()}
+    known = {k: v for k, v in known.items() if v.size}
+    return np.array(list(known), dtype=np.float64), list(known.values())
+
+
+def load_draws(question: Question, table: Table) -> NDArray[np.float64]:
+    """The crossing of every draw of seeds within levels, sorted; 0 or inf where one lies beyond the levels."""
+    levels, known = _known(table)
+    weights = np.array([v.size for v in known], dtype=np.float64)
+    stream = Stream(digest(question.to_json(), "q"), "bootstrap")
+    drawn = [v[stream.integers(v.size, DRAWS * v.size)].reshape(DRAWS, -1).mean(axis=1) for v in known]
+    return np.sort([_point(levels, row, weights, question.target) for row in np.stack(drawn, axis=1)])

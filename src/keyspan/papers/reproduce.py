@@ -9,14 +9,14 @@ from typing import Any
 import keyspan
 from keyspan.display import Displayed
 from keyspan.errors import BadInput, shown
-from keyspan.papers import adler, claims, modern
+from keyspan.papers import adler, claims, mahdavi, modern
 from keyspan.papers.figures import Figure, Found, Paper, choose, names
 from keyspan.runners.driver import Outcome
 from keyspan.runners.given import Rows
 from keyspan.specs import Question, canonical
 
 SCHEMA = 1
-PAPERS: Mapping[str, Callable[[], Paper]] = {adler.PAPER: adler.paper, modern.PAPER: modern.paper}
+PAPERS: Mapping[str, Callable[[], Paper]] = {p.PAPER: p.paper for p in (adler, mahdavi, modern)}
 Answerer = Callable[[list[Question]], Sequence[Outcome]]
 
 
@@ -55,7 +55,8 @@ def _over(figure: Figure, tier: str, rows: Rows) -> Figure:
     """The figure, of item vectors that were given."""
     over = getattr(figure.tiers[tier], "over", None)
     if over is None:
-        raise BadInput(f"`--embeddings` must be left out of {figure.name}, but got {shown(rows.name)}. adler:block takes them.")
+        got = f"{shown(rows.name)}. adler:block and mahdavi:fig1 take them."
+        raise BadInput(f"`--embeddings` must be left out of {figure.name}, but got {got}")
     return replace(figure, tiers={tier: over(rows)})
 
 

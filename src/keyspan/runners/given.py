@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -21,12 +21,13 @@ ITEMS = 512  # rows that are taken of a larger file
 
 @dataclass(frozen=True)
 class Rows:
-    """Item vectors that were given. name: of the file    made: (treatment, embeddings)"""
+    """Item vectors that were given. name: of the file    made: (treatment, embeddings)    rows: as they are"""
 
     name: str
     items: int
     d_model: int
     made: tuple[tuple[str, Embeddings], ...]
+    rows: NDArray[np.float64] | None = field(default=None, compare=False, repr=False)
 
 
 def some_rows(path: str | Path, items: int | None = None) -> NDArray[np.float64]:
@@ -56,4 +57,4 @@ def given_rows(
     for name in treatments:
         sha = contents.put(TREATMENTS[name](rows), source=path)
         made.append((name, Embeddings(name="file", content=sha)))
-    return Rows(Path(split_name(path)[0]).stem, len(rows), rows.shape[1], tuple(made))
+    return Rows(Path(split_name(path)[0]).stem, len(rows), rows.shape[1], tuple(made), rows)

@@ -68,7 +68,7 @@ def markdown(rows: Sequence[Mapping[str, str]]) -> str:
             lines += [_line(row) for row in decided] + [""]
     left = [row for row in rows if row["status"] == "unmeasured"]
     if left:
-        lines += [f"<details><summary>{len(left)} unmeasured, and why</summary>", ""]
+        lines += [f'<details markdown="1"><summary>{len(left)} unmeasured, and why</summary>', ""]
         for reason in dict.fromkeys(row["reason"] for row in left):
             ids = ", ".join(f"`{row['id']}`" for row in left if row["reason"] == reason)
             lines.append(f"- {_safe(reason)}: {ids}")

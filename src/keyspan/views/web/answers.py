@@ -129,5 +129,6 @@ def _measured(cells: Sequence[Cell], along: str, target: float) -> list[dict[str
         found = cell.capacity(target)
         if found["estimate"] is not None:
             names = {"y": found["estimate"], "low": found["low"], "high": found["high"], "heads": found["heads"]}
-            out.append({"x": int(cell.problem[along]), "cell": cell.id, "recipe": cell.recipe, "title": cell.title} | names)
-    return sorted(out, key=lambda point: (point["recipe"], point["x"], point["y"]))
+            series = f"{cell.recipe}, {cell.unusual}" if cell.unusual else cell.recipe
+            out.append({"x": int(cell.problem[along]), "cell": cell.id, "series": series, "title": cell.title} | names)
+    return sorted(out, key=lambda point: (point["series"], point["x"], point["y"]))

@@ -45,7 +45,8 @@ AXES: Mapping[str, Axes] = {
 
 @dataclass
 class Cell:
-    """One cell: what its runs share, and their scores by level and seed. seqs: numbers of its runs in the store"""
+    """One cell: what its runs share, and their scores by level and seed. unusual: what it has beside a permutation of gaussian
+    rows and plain heads    seqs: numbers of its runs in the store"""
 
     id: str
     kind: str
@@ -53,6 +54,7 @@ class Cell:
     recipe: str
     arithmetic: str
     problem: Mapping[str, Any]
+    unusual: str = ""
     levels: dict[Level, dict[int, float]] = field(default_factory=dict)
     statuses: Counter[str] = field(default_factory=Counter)
     seqs: list[int] = field(default_factory=list)
@@ -214,8 +216,8 @@ def _place(record: Record, cells: dict[str, Cell]) -> tuple[Cell, Level | None, 
     cell_id = digest(shared, "c")
     if cell_id not in cells:
         recipe = str(run["recipe"].get("name", run["recipe"].get("family")))
-        title = _title(kind, problem, instrument)
-        cells[cell_id] = Cell(cell_id, kind, title, recipe, str(run["arithmetic"]), run["problem"])
+        title, unusual = _title(kind, problem, instrument)
+        cells[cell_id] = Cell(cell_id, kind, title, recipe, str(run["arithmetic"]), run["problem"], unusual)
     verdict = record.verdict
     score = verdict.scores.get(axes.score) if axes is not None and verdict.measured else None
     return cells[cell_id], level, score
@@ -224,18 +226,28 @@ def _place(record: Record, cells: dict[str, Cell]) -> tuple[Cell, Level | None, 
 SILENT = ("family", "version")
 
 
-def _title(kind: str, problem: Mapping[str, Any], instrument: Mapping[str, Any]) -> str:
-    """A cell in words: its sizes, and what is not usual."""
+def _title(kind: str, problem: Mapping[str, Any], instrument: Mapping[str, Any]) -> tuple[str, str]:
+    """A cell in words: its sizes and what is not usual; and the latter alone."""
     if kind == "relations":
-        rows = problem["embeddings"]
-        ones = f" {rows['ones']}" if rows.get("ones") else ""
-        words = [
-            f"{problem['graph']['name']} on {problem['items']} items, d_model {problem['d_model']}",
-            f"{rows['name']}{ones}",
-        ]
+        graph, rows = _graph(problem["graph"]), _rows(problem["embeddings"])
+        words = [f"{graph} on {problem['items']} items, d_model {problem['d_model']}", rows]
+        unusual = [word for word, usual in ((graph, "permutation"), (rows, "gaussian")) if word != usual]
         extra = {k: v for k, v in problem.items() if k not in (*SILENT, "items", "d_model", "graph", "embeddings")}
     else:
-        words, extra = [kind], {k: v for k, v in problem.items() if k not in SILENT}
+        words, unusual, extra = [kind], [], {k: v for k, v in problem.items() if k not in SILENT}
     extra |= {k: v for k, v in instrument.items() if k not in SILENT}
-    plain = (f"{k} {v}" for k, v in extra.items() if isinstance(v, int | float | str) and not isinstance(v, bool))
-    return ", ".join([*words, *plain])
+    plain = [f"{k} {v}" for k, v in extra.items() if isinstance(v, int | float | str) and not isinstance(v, bool)]
+    return ", ".join([*words, *plain]), ", ".join([*unusual, *plain])
+
+
+def _graph(graph: Mapping[str, Any]) -> str:
+    told = (f"{graph[name]} {word}" for name, word in (("degree", "a row"), ("edges", "edges")) if graph.get(name))
+    exponent = f" of exponent {graph['exponent']:g}" if graph.get("exponent") is not None else ""
+    sizes = ", ".join(told)
+    return f"{graph['name']}{exponent}{f' ({sizes})' if sizes else ''}{'' if graph.get('loops', True) else ' without loops'}"
+
+
+def _rows(rows: Mapping[str, Any]) -> str:
+    ones = f" {rows['ones']}" if rows.get("ones") else ""
+    clusters = f" ({rows['clusters']} of cosine {rows['correlation']:g})" if rows.get("clusters") else ""
+    return f"{rows['name']}{ones}{clusters}"

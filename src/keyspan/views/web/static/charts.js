@@ -17,7 +17,7 @@ const MARKS = [
 
 /**
  * spec: { title, x: {label, log, min, max}, y: {label, log, min, max}, series, lines, wide, key }
- * series: [{ name, kind: "solid"|"dashed"|"dotted"|"points", colour, mark: "star"|"dash", points: [{x, y, low, high, text}] }]
+ * series: [{ name, kind: "solid"|"dashed"|"dotted"|"points", colour, mark: "star"|"dash"|number, points: [{x, y, low, high, text}] }]
  * lines: vertical ones, [{ name, value, kind }]    wide: in pixels, so that letters keep their size
  * key: keeps the table open over updates
  */
@@ -48,7 +48,7 @@ export function chart(spec) {
 }
 
 function markOf(one) {
-  return { star: STAR, dash: DASH }[one.mark] ?? one.colour % STAR;
+  return { star: STAR, dash: DASH }[one.mark] ?? (one.mark ?? one.colour) % STAR;
 }
 
 function usable(point, spec) {

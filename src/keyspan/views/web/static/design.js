@@ -92,13 +92,14 @@ function shown({ asked, design, here, along_items, along_d_model }, wide) {
 }
 
 const COLOURS = { law: 6, solver: 3, lower: 7, certain: 4 };
+const MEASURED = [0, 1, 2, 5];
 
 function curve(title, along, asked, here, wide) {
   const series = along.lines.map((line) => ({ name: line.name, kind: line.style, colour: COLOURS[line.id], points: line.points }));
-  const recipes = [...new Set(along.measured.map((p) => p.recipe))];
-  recipes.forEach((recipe, k) => {
-    const points = along.measured.filter((p) => p.recipe === recipe).map((p) => ({ ...p, text: `${p.heads} heads` }));
-    series.push({ name: `measured, ${recipe}`, kind: "points", colour: k % 3, points });
+  const names = [...new Set(along.measured.map((p) => p.series))];
+  names.forEach((name, k) => {
+    const points = along.measured.filter((p) => p.series === name).map((p) => ({ ...p, text: `${p.heads} heads` }));
+    series.push({ name: `measured, ${name}`, kind: "points", colour: MEASURED[k % MEASURED.length], mark: k, points });
   });
   series.push({ name: "this design", kind: "points", colour: 6, mark: "star", points: [{ x: along.at, y: here.key_budget, text: `${here.heads} heads` }] });
   return chart({ title, x: { label: along.label, log: true }, y: { label: `D_K for F1 ${asked.target}`, log: true }, series, wide, key: title });
