@@ -2,8 +2,8 @@
 
     python examples/architect.py [GRAPH.csv]
 
-First the size of a large layer, from a law that was measured on small ones, at once. Then the graph of a file: a small organisation in which
-everybody reports to somebody and some people have two managers.
+First the size of a large layer, from a law that was measured on small ones, at once. Then the graph of a file: a small
+organisation in which everybody reports to somebody and some people have two managers.
 """
 
 import sys
