@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
 # What a GPU machine is asked: the speeds, the largest member, whether all speeds give one answer, the best first-order recipe,
-# other block sizes, the GPU tests, members handed out by `--hand-out`, and the tiers `paper` of softmax, values, the block and
-# attention in use today.
-# usage: benchmarks/gpu.sh OUT PART...     parts: speeds large same hinge tune tests members model; `all` is all of them but
-# model, in eight minutes: each has its time, and what is left goes to members, if MEMBERS (box/members.jsonl) is there
+# other block sizes, the GPU tests, certificates of many items, the thresholds of docs/law.md, members handed out by `--hand-out`,
+# and the tiers `paper` of softmax, values, the block and attention in use today.
+# usage: benchmarks/gpu.sh OUT PART...     parts: speeds large same hinge tune certify law tests members model; `all` is all of them
+# but certify, law and model, in eight minutes: each has its time, and what is left goes to members, if MEMBERS (box/members.jsonl)
+# is there
+# law wants box/law.jsonl, from `python -m keyspan.studies.law --groups gpu --hand-out box/law.jsonl` on a machine with a store;
+# it goes on where it was stopped, and `keyspan runs import OUT/law` brings its records home
 # model: questions written where keyspan is installed, as `keyspan reproduce adler:softmax --tier paper --hand-out
 # box/softmax.jsonl` (so values and block; modern:heads as box/heads.jsonl). MODEL_MINUTES (60) each; the same call goes on where
 # it stopped, and `keyspan runs import OUT/softmax` brings records home
@@ -45,6 +48,16 @@ for part in "$@"; do
     large)
       "$python" -m keyspan.bench.large 4096x256x16x32 8192x256x16x32 16384x256x16x32 32768x256x16x32 \
         --device cuda --arithmetic bf16 --steps 5 >"$out/large.jsonl" 2>"$out/large.err"; cat "$out/large.jsonl"; tail -n 3 "$out/large.err" ;;
+    certify)  # CERTIFY_MOON=1: a million items as well
+      sizes="32768x256 262144x1024"; [ -n "${CERTIFY_MOON:-}" ] && sizes="$sizes 1048576x4096"
+      for size in $sizes; do
+        timeout "${CERTIFY_SECONDS:-600}" "$python" -m keyspan.bench.certify --items "${size%x*}" --d-model "${size#*x}" \
+          --levels "${LEVELS:-bf16,fp32,fp64}" --device cuda >"$out/certify-$size.json" 2>"$out/certify-$size.err"
+        echo "certify $size: exit $?"; tail -n 2 "$out/certify-$size.err"
+      done ;;
+    law)
+      "$python" -m keyspan.lab.worker "${LAW:-box/law.jsonl}" --out "$out/law" --minutes "${MINUTES:-8}" --device cuda 2>"$out/law.err"
+      echo "law: exit $?"; tail -n 2 "$out/law.err" ;;
     same)  # D_K* of two cells in three arithmetics; each fused search is held to the CPU's by `runs import` and the ledger
       "$python" - >"$out/same.jsonl" <<'EOF'
 from keyspan.problems.relations import Relations

@@ -322,11 +322,17 @@ def test_the_defaults_of_the_options() -> None:
 
     question = relations_question(Relations(items=16, d_model=16))
     assert said("commands.md", r"`--seeds N` \| instances per point, default (\d+)") == [(str(len(question.replicates)),)]
-    options = said("commands.md", r"Default (\S+) and `(\w+)`; with `--recipe hinge` (\d+) and `(\w+)`: exact")
+    options = said("commands.md", r"Default (\S+) and `(\w+)`; with the other recipes (\d+) and `(\w+)`: exact")
     other = relations_question(Relations(items=16, d_model=16), recipe="hinge")
     assert options == [(f"{question.target}", question.criterion, f"{other.target:.0f}", other.criterion)]
     steps = said("commands.md", r"`gradient` \(default\), (\d+) steps; \[`hinge`\]\(gradient-training.md\), at most (\d+),")
     assert steps == [(str(question.recipe.steps), str(other.recipe.steps))]  # type: ignore[attr-defined]
+    solvers = [relations_question(Relations(items=16, d_model=16), recipe=name) for name in ("solver", "solver-fixed")]
+    most = said("commands.md", r"\[`solver`, `solver-fixed`\]\(solver.md\), at most (\d+),")
+    assert most == [(str(steps),) for steps in {q.recipe.steps for q in solvers}]  # type: ignore[attr-defined]
+    assert {(q.target, q.criterion) for q in solvers} == {(other.target, other.criterion)}
+    starts = said("commands.md", r"until one meets the target; default (\d+), with `solver` (\d+) \|")
+    assert starts == [(str(question.starts), str(solvers[0].starts))] and solvers[1].starts == question.starts
     assert local.workers_on("cuda") == 1 and local.workers_on("cpu") == local.cores()
     jobs = r"`--jobs N` \| worker processes, default one a core, and one where members train on a GPU"
     assert said("commands.md", jobs) == [()]

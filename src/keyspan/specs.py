@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -202,7 +202,11 @@ class Question(Spec, family="question", version=1):
     is where passing ends).    criterion: `mean` of the score over the replicates reaches the target, or `all` / `any`
     of them do.    pilot: how many replicates decide where to probe next, so that adding replicates to a question adds
     only their own runs.    guard: levels measured on each side of a crossing    search: if false, every level of every
-    arm is measured and nothing is looked for    beyond: of a load, multiples of the crossing that are measured as well
+    arm is measured and nothing is looked for    climb: the arm to begin with; others are tried outwards from there, and
+    only as long as they beat it (None: all arms, side by side)    starts: initial weights that a replicate may try at a
+    level, one after another, until one meets the target: the recipe's draw and the next ones    near: after a start
+    whose `f1_best` is less, none is tried any more: it was not the start's fault (and if all must meet the target, none
+    of the other replicates tries another, either)    beyond: of a load, multiples of the crossing that are measured as well
     """
 
     problem: Spec
@@ -219,6 +223,9 @@ class Question(Spec, family="question", version=1):
     pilot: int = 3
     guard: int = 1
     search: bool = True
+    climb: int | None = field(default=None, metadata={"absent": None})
+    starts: int = field(default=1, metadata={"absent": 1})
+    near: float = field(default=0.0, metadata={"absent": 0.0})
     beyond: tuple[float, ...] = field(default=(), metadata={"absent": ()})
 
     def check(self) -> None:
@@ -229,15 +236,21 @@ class Question(Spec, family="question", version=1):
         require(self.guard >= 0, "`guard >= 0`", self.guard, "Use 0 for none.")
         require(self.pilot >= 1, "`pilot >= 1`", self.pilot, "At least one replicate leads the search.")
         require(len(self.arms) >= 1, "a question has an arm", 0, "Allow at least one number of heads.")
+        require(0 <= self.near <= 1, "`0 <= near <= 1`", self.near, "F1 is a fraction.")
+        require(self.starts >= 1, "`starts >= 1`", self.starts, "Every replicate begins somewhere.")
+        inside = self.climb is None or 0 <= self.climb < len(self.arms)
+        require(inside, "`climb` is an arm", self.climb, f"There are {len(self.arms)}.")
 
-    def run(self, arm: Arm, level: int, replicate: int) -> Run:
-        """The member at one point of the question."""
+    def run(self, arm: Arm, level: int, replicate: int, start: int = 0) -> Run:
+        """The member at one point of the question. start: which of its `starts`"""
         problem, instrument, recipe = self.problem, self.instrument, self.recipe
         if self.knob == "budget":
             instrument = instrument.with_budget(arm.heads, level)  # type: ignore[attr-defined]
         else:
             problem = problem.with_load(level)  # type: ignore[attr-defined]
             recipe = recipe.with_load(level) if hasattr(recipe, "with_load") else recipe
+        if start:
+            recipe = replace(recipe, draw=getattr(recipe, "draw", 0) + start)  # type: ignore[type-var]
         return Run(
             problem=problem,
             replicate=replicate,
@@ -247,6 +260,6 @@ class Question(Spec, family="question", version=1):
             arithmetic=self.arithmetic,
         )
 
-    def runs(self, arm: Arm, level: int) -> Iterator[Run]:
+    def runs(self, arm: Arm, level: int, start: int = 0) -> Iterator[Run]:
         """The members of one level, in the order of their replicates."""
-        return (self.run(arm, level, replicate) for replicate in self.replicates)
+        return (self.run(arm, level, replicate, start) for replicate in self.replicates)

@@ -65,3 +65,26 @@ def test_mild_compression(url: str) -> None:
     assert {p["seed"] for p in new} == {3, 4}
     assert more["trained_now"] == len(new)
     assert old <= set(more["run_ids"])
+
+
+def test_the_solvers_hold_more_than_training_finds(url: str) -> None:
+    """64 items in 16 dimensions. Heads that choose their edges need less than heads whose edges were drawn for them."""
+    cell = ("measure", "relations", "--items", "64", "--d-model", "16", "--recipe")
+    solver, fixed = (keyspan(url, *cell, name) for name in ("solver", "solver-fixed"))
+    assert 8 <= solver["key_budget"]["estimate"] <= fixed["key_budget"]["estimate"] <= 20
+    assert (solver["arithmetic"], solver["target"], solver["criterion"], solver["starts"]) == ("fp64", 1.0, "all", 4)
+    assert (fixed["starts"], solver["failed"], fixed["failed"]) == (1, 0, 0)
+    for answer in (solver, fixed):
+        held = {p["seed"] for p in answer["probes"] if p["exact"] and p["key_budget"] == answer["key_budget"]["estimate"]}
+        assert held == {0, 1, 2}
+        assert all(p["gap_at_most"] is None or p["heads"] == 1 for p in answer["probes"])
+    again = keyspan(url, *cell, "solver")
+    assert again == solver | {"trained_now": 0}
+
+
+def test_one_head_that_cannot_hold_its_graph_is_told_so(url: str) -> None:
+    """40 items in 8 dimensions: twice what one head of any width can hold."""
+    point = ("--heads", "1", "--key-budgets", "4", "--recipe", "solver-fixed", "--seeds", "2")
+    found = keyspan(url, "measure", "relations", "--items", "40", "--d-model", "8", *point)
+    assert found["key_budget"]["estimate"] is None
+    assert all(not p["exact"] and 0 <= p["gap_at_most"] < 1e-9 for p in found["probes"])

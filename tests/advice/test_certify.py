@@ -351,3 +351,25 @@ def test_scores_that_overflow_are_no_number(tmp_path: Path) -> None:
 def test_the_shop_window_has_it(tmp_path: Path) -> None:
     path = written(tmp_path / "w.safetensors")
     assert keyspan.certify(path) == certify(str(path))
+
+
+def test_whether_any_single_head_could_is_asked_for_and_proven(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Seven items in five dimensions leave room for one head; eight in two do not, and files without room are refused."""
+    path = written(tmp_path / "w.safetensors")
+    assert certify(path).to_dict()["one_head"] is None
+    found = certify(path, one_head=True).to_dict()["one_head"]
+    assert found["held"] and not found["impossible"] and found["gap"] > 0 and found["gap_at_most"] is None
+    x = rows(8, 2)
+    edges = np.stack([np.arange(8), np.roll(np.arange(8), 3)], axis=1)
+    few = written(tmp_path / "few.safetensors", edges, x, w_query=np.ones((1, 2, 1)), w_key=np.ones((1, 2, 1)))
+    found = certify(few, one_head=True).to_dict()["one_head"]
+    assert found["impossible"] and not found["held"] and 0 <= found["gap_at_most"] < 1e-9 and found["pairs"] > 8
+    capsys.readouterr()
+    assert main(["certify", str(few), "--one-head"]) == 0
+    assert "none can hold the graph, whatever its width" in capsys.readouterr().out
+    assert main(["certify", str(path), "--one-head"]) == 0
+    assert "one holds the graph" in capsys.readouterr().out
+    wide = rows(7, 25)
+    wide_path = written(tmp_path / "wide.safetensors", EDGES, wide, w_query=np.ones((1, 25, 1)), w_key=np.ones((1, 25, 1)))
+    with pytest.raises(BadInput, match="d_model <= 24"):
+        certify(wide_path, one_head=True)

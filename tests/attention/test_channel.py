@@ -6,8 +6,10 @@ import sys
 
 import pytest
 import torch
+from tests.attention import test_owned
 from tests.contracts.attention_contract import CHANNEL_LOSSES, ChannelContract, refused, run_of
 
+from keyspan.attention import owned
 from keyspan.attention.channel import LOSSES, ChannelBucket
 from keyspan.attention.instrument import next_power_of_two, round_up
 from keyspan.problems.dichotomies import Dichotomies
@@ -52,9 +54,10 @@ class TestHingeOnGpuInSingle(TestChannelOnGpuInSingle):
 
 
 def test_every_loss_has_a_reference_and_is_held_to_it() -> None:
-    assert set(LOSSES) == set(CHANNEL_LOSSES)
-    held = [c for c in vars(sys.modules[__name__]).values() if isinstance(c, type) and issubclass(c, ChannelContract)]
-    assert {c.loss for c in held} == set(LOSSES)
+    assert {*LOSSES, owned.LOSS} == set(CHANNEL_LOSSES)
+    modules = (sys.modules[__name__], test_owned)
+    held = [c for m in modules for c in vars(m).values() if isinstance(c, type) and issubclass(c, ChannelContract)]
+    assert {c.loss for c in held} == set(CHANNEL_LOSSES)
 
 
 @pytest.mark.gpu

@@ -56,7 +56,10 @@ TABLE: dict[str, tuple[str, ...]] = {
     f"{CELL} --embeddings fourier": ("--embeddings", "one-hot|gaussian", "'fourier'"),
     f"{CELL} --criterion median": ("--criterion", "mean|all|any", "'median'"),
     f"{CELL} --threshold fixed": ("--threshold", "own|best", "'fixed'"),
-    f"{CELL} --recipe solver": ("--recipe", "gradient|hinge", "'solver'"),
+    f"{CELL} --recipe newton": ("--recipe", "gradient|hinge|solver", "'newton'"),
+    f"{CELL} --recipe solver --starts 0": ("--starts", "0"),
+    f"{CELL} --recipe solver --contexts 8": ("--contexts", "gradient or hinge", "solver"),
+    f"{CELL} --starts 1.5": ("--starts", "1.5"),
     f"{CELL} --device tpu": ("--device", "auto|cpu|cuda", "'tpu'"),
     "runs list --status lost": ("status", "measured|unconverged", "'lost'"),
     # numbers

@@ -17,7 +17,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from keyspan.attention import channel, linear, reference
+from keyspan.attention import channel, linear, owned, reference
 from keyspan.attention.channel import ChannelBucket
 from keyspan.attention.instrument import ALIGN, Arrays, Params
 from keyspan.attention.linear import LinearBucket
@@ -48,6 +48,7 @@ def close(mine: Float, theirs: Float, tolerance: float) -> bool:
 CHANNEL_LOSSES: dict[str, tuple[Callable[..., float], Callable[..., tuple[Float, Float, float]]]] = {
     "bce": (reference.bce, reference.bce_grad),
     "squared-hinge": (reference.channel_hinge, reference.channel_hinge_grad),
+    owned.LOSS: (reference.owned_hinge, reference.owned_hinge_grad),
 }
 
 
@@ -63,14 +64,21 @@ class Loaded:
     params: Params
     batch: Any
 
-    def reference_value(self, member: int) -> float:
-        w, i = self.weights[member], self.instances[member]
-        return CHANNEL_LOSSES[self.loss][0](i.embeddings, i.edges, w["w_query"], w["w_key"], float(w["bias"]))
+    def seen(self, member: int) -> tuple[Any, ...]:
+        """What the reference is given before the weights: rows, edges, and owners where the loss knows any."""
+        run, i = self.runs[member], self.instances[member]
+        assert isinstance(run.instrument, Channel)
+        owners = (owned.draw_owners(run, len(i.edges), run.instrument.heads),) if self.loss == owned.LOSS else ()
+        return (i.embeddings, i.edges, *owners)
+
+    def reference_value(self, member: int, weights: Weights | None = None) -> float:
+        w = self.weights[member] if weights is None else weights
+        return CHANNEL_LOSSES[self.loss][0](*self.seen(member), w["w_query"], w["w_key"], float(w["bias"]))
 
     def reference_grad(self, member: int) -> Weights:
-        w, i = self.weights[member], self.instances[member]
+        w = self.weights[member]
         slope = CHANNEL_LOSSES[self.loss][1]
-        dq, dk, db = slope(i.embeddings, i.edges, w["w_query"], w["w_key"], float(w["bias"]))
+        dq, dk, db = slope(*self.seen(member), w["w_query"], w["w_key"], float(w["bias"]))
         return {"w_query": dq, "w_key": dk, "bias": np.array(db)}
 
     def answers(self, params: Params, member: int) -> Arrays:
@@ -127,10 +135,11 @@ class ChannelContract:
     arithmetic: ClassVar[str]
     tolerance: ClassVar[float]
     loss: ClassVar[str] = "bce"
+    kind: ClassVar[type[ChannelBucket]] = ChannelBucket
     rounding: ClassVar[float] = 0.0  # of a factor, where the arithmetic rounds factors: 2^-8 in bf16, 2^-11 in tf32
 
     def bucket(self, runs: Sequence[Run]) -> ChannelBucket:
-        return ChannelBucket(runs, self.loss, 1.0, -3.0, torch.device(self.device))
+        return self.kind(runs, self.loss, 1.0, -3.0, torch.device(self.device))
 
     def runs(self, items: int, d_model: int, channels: Sequence[tuple[int, int]]) -> list[Run]:
         """Members of one bucket: graphs of one size, of several families."""
@@ -207,18 +216,13 @@ class ChannelContract:
         given = self.loaded(self.runs(13, 7, [(3, 5), (4, 7)]))
         _, grads = given.bucket.value_and_grad(given.params, given.batch)
         step = 1e-6
-        for member, instance in enumerate(given.instances):
+        for member in range(len(given.runs)):
             w, slope = given.weights[member], given.answers(grads, member)
             for name in ("w_query", "w_key", "bias"):
                 way = Stream(name, "direction").normal(w[name].shape)
                 up, down = dict(w), dict(w)
                 up[name], down[name] = w[name] + step * way, w[name] - step * way
-                there = [
-                    CHANNEL_LOSSES[self.loss][0](
-                        instance.embeddings, instance.edges, v["w_query"], v["w_key"], float(v["bias"])
-                    )
-                    for v in (up, down)
-                ]
+                there = [given.reference_value(member, v) for v in (up, down)]
                 measured = (there[0] - there[1]) / (2 * step)
                 expected = float((slope[name] * way).sum())
                 assert measured == pytest.approx(expected, rel=1e-4, abs=1e-6)

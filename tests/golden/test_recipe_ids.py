@@ -14,6 +14,8 @@ from keyspan.specs import Channel, Run
         (recipes.gradient(), "rbcd8dcfe3129c2eeaf0ad26d"),
         (recipes.separator(), "rbbb8599aeead002e0904cddb"),
         (recipes.hinge(), "rbfb90065b12e0d310cd2c16d"),
+        (recipes.solver(), "r79248ff630ca7a9f9af100de"),
+        (recipes.solver_fixed(), "r8d5b59a4ceabe6e29e629bb4"),
     ],
     ids=lambda value: getattr(value, "name", ""),
 )

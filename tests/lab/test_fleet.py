@@ -257,12 +257,16 @@ def in_pieces(runs: Sequence[Run], folder: Path, calls: Iterable[int], **control
     return done
 
 
+SOLVER = recipes.solver(steps=40)
+FIXED = recipes.solver_fixed(steps=40)
 TWO_PHASES = Recipe(name="two", revision=1, loss="squared-hinge", phases=(Adam(steps=19, peak=0.1), Lbfgs(steps=300, memory=5)))
 CREWS = {
     "gradient": [channel_run(h, k, seed) for seed, (h, k) in enumerate([(3, 2), (4, 2), (3, 2), (4, 2), (2, 1)])],
     "gradient-fp64": [channel_run(1, 5 + seed, seed, arithmetic="fp64") for seed in range(3)],
     "separator": [linear_run(5, t, seed) for t in (7, 11) for seed in range(4)],
     "muon": [channel_run(h, k, s, recipe=MUON) for s, (h, k) in enumerate([(3, 2), (4, 2), (3, 2), (2, 1)])],
+    "solver": [channel_run(2, k, seed, recipe=SOLVER, arithmetic="fp64") for k in (2, 3) for seed in range(3)],
+    "solver-fixed": [channel_run(h, 2, seed, recipe=FIXED, arithmetic="fp64") for h in (3, 4) for seed in range(3)],
     "two-phases": [linear_run(3, t, seed, recipe=TWO_PHASES) for t in (7, 11) for seed in range(3)],
 }
 
@@ -490,6 +494,19 @@ def test_a_solver_that_was_cut_short_has_not_found_and_does_not_say_impossible()
     finished = list(sail([linear_run(7, 29, seed, recipe=short) for seed in range(5)]))
     assert {f.verdict.status for f in finished} == {Status.UNCONVERGED}
     assert all(f.facts["steps"] == 3 and not f.verdict.scores for f in finished)
+
+
+def test_a_phase_that_is_done_early_hands_on_and_its_steps_are_counted() -> None:
+    """L-BFGS gives up after twice its patience; what follows begins where it stood."""
+    phases = (Lbfgs(steps=700, memory=5, patience=14, progress=0.9), Adam(steps=21, peak=1e-3))
+    recipe = Recipe(name="early", revision=1, loss="squared-hinge", phases=phases, bias=-3.0)
+    members = [channel_run(1, k, seed, recipe=recipe, arithmetic="fp64") for k in (1, 2) for seed in range(2)]
+    only_first = [replace(r, recipe=replace(recipe, phases=phases[:1])) for r in members]
+    first = [next(iter(sail([run]))) for run in only_first]
+    for whole, before in zip([next(iter(sail([run]))) for run in members], first, strict=True):
+        assert before.facts["steps"] < 700 and before.facts["steps"] % 7 == 0
+        assert whole.facts["steps"] == before.facts["steps"] + 21
+    assert train(members) == alone(members)
 
 
 def test_phases_follow_each_other() -> None:

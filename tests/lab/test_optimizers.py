@@ -253,6 +253,27 @@ def test_lbfgs_stops_where_nothing_gets_better() -> None:
     assert done is not None and bool(done.all()) and float(params["w"].abs().max()) < 1e-6
 
 
+def test_patience_ends_what_falls_too_slowly_and_nothing_else() -> None:
+    """x^2 plus a floor: member 0 has its minimum at a loss, the others go on downwards for long."""
+    floor = torch.tensor([5.0, 0.0, 0.0], dtype=torch.float64)
+    power = torch.tensor([2.0, 6.0, 8.0], dtype=torch.float64)
+
+    def bowls(params: Params) -> tuple[Tensor, Params]:
+        x = params["w"][:, 0]
+        return x.abs() ** power + floor, {"w": (power * x.abs() ** (power - 1) * x.sign()).unsqueeze(1)}
+
+    def ended(patience: int, steps: int) -> list[bool]:
+        optimizer = make_optimizer(Lbfgs(steps=99, patience=patience, progress=0.03))
+        _, state = run(optimizer, {"w": torch.full((3, 1), 3.0, dtype=torch.float64)}, bowls, steps)
+        done = optimizer.finished(state)
+        assert done is not None and ("stale" in state) == (patience > 0)
+        return [bool(d) for d in state["stale"]] if patience else done.tolist()
+
+    assert ended(10, 10) == [False] * 3  # the first look has nothing to compare with
+    assert ended(10, 20) == [True, False, False]
+    assert ended(0, 20)[1:] == [False, False]
+
+
 def test_lbfgs_forgets_pairs_of_negative_curvature() -> None:
     def wave(params: Params) -> tuple[Tensor, Params]:
         return params["w"].cos().sum(1), {"w": -params["w"].sin()}

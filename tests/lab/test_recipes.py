@@ -20,6 +20,8 @@ RECIPES = [
     recipes.separator(),
     Recipe(name="all", revision=2, loss="bce", phases=tuple(PHASES)),
     recipes.hinge(),
+    recipes.solver(),
+    recipes.solver_fixed(),
 ]
 
 
@@ -69,6 +71,27 @@ def test_the_hinge_recipe_is_the_one_of_the_study() -> None:
     assert (phase.steps, phase.peak, phase.warmup, phase.beta1, phase.beta2) == (6000, 0.3, 0.1, 0.99, 0.95)
     assert (recipe.name, recipe.loss, recipe.init_scale, recipe.bias) == ("hinge", "squared-hinge", 1.0, -3.0)
     assert not recipe.certify and recipes.hinge(steps=17).steps == 17
+
+
+def test_the_solvers_are_those_of_the_documents() -> None:
+    """docs/solver.md: first momentum, then L-BFGS; and L-BFGS alone where every edge has its owner."""
+    recipe = recipes.solver()
+    explore, close = recipe.phases
+    assert isinstance(explore, Adam) and isinstance(close, Lbfgs)
+    assert (explore.steps, explore.peak, explore.beta1, explore.beta2) == (400, 0.3, 0.99, 0.95)
+    assert (close.steps, close.memory, close.patience, close.progress) == (600, 20, 100, 0.03)
+    assert (recipe.name, recipe.loss, recipe.bias) == ("solver", "squared-hinge", -3.0)
+    fixed = recipes.solver_fixed()
+    (only,) = fixed.phases
+    assert isinstance(only, Lbfgs) and (only.steps, only.memory, only.patience) == (1000, 20, 100)
+    assert (fixed.name, fixed.loss) == ("solver-fixed", "owned-hinge")
+    for steps in (2, 3, 500, 1000, 1001):
+        assert recipes.solver(steps=steps).steps == recipes.solver_fixed(steps=steps).steps == steps
+
+
+def test_patience_leaves_no_trace_where_there_is_none() -> None:
+    assert not {"patience", "progress"} & set(Lbfgs(steps=5).to_json())
+    assert Lbfgs(steps=5, patience=3).to_json()["patience"] == 3
 
 
 def test_the_first_draw_leaves_no_trace() -> None:
@@ -143,6 +166,8 @@ def test_any_stopping_field_changed_is_another_run() -> None:
         (Muon, {"steps": 5, "peak": 0.1, "iterations": 0}, ("iterations", "0")),
         (Lbfgs, {"steps": 0}, ("`steps >= 1`", "0")),
         (Lbfgs, {"steps": 5, "memory": 0}, ("`memory >= 1`", "0")),
+        (Lbfgs, {"steps": 5, "patience": -1}, ("`patience >= 0`", "-1")),
+        (Lbfgs, {"steps": 5, "progress": 1.0}, ("`0 <= progress < 1`", "1.0")),
         (Stopping, {"check_every": 0}, ("`check_every >= 1`", "0")),
         (Stopping, {"slack": -1e-3}, ("`slack >= 0`", "-0.001")),
     ],

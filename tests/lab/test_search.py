@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from keyspan.errors import BadInput
@@ -256,3 +256,141 @@ def test_stopping_and_recipe_enter_the_members() -> None:
     run = question.run(question.arms[0], 64, 0)
     assert run.recipe == recipes.gradient(steps=77)
     assert run.stopping == Stopping()
+
+
+# ------------------------------------------------------------------------------------------- climbing over the heads
+
+
+def climbing(first: int, guard: int = 0, **asked: object) -> Question:
+    return replace(cell(items=256, d_model=64, seeds=2, **asked), climb=first, guard=guard)  # heads 1, 2, 4, 8, 16, 32
+
+
+def heads_of(rounds: list[list[Run]]) -> list[set[int]]:
+    return [{channel(r).heads for r in runs} for runs in rounds]
+
+
+def test_a_climb_begins_with_one_arm_and_asks_its_neighbours_whether_they_hold_at_less() -> None:
+    at = {1: 99, 2: 40, 4: 28, 8: 24, 16: 32, 32: 64}
+    answer, rounds = walk(climbing(3), threshold(at))
+    assert answer.crossing.estimate == 24 and answer.best is not None and answer.arms[answer.best].heads == 8
+    assert all(heads == {8} for heads in heads_of(rounds)[:-1])
+    assert {(channel(r).heads, channel(r).key_budget) for r in rounds[-1]} == {(4, 20), (16, 16)}
+    assert [arm.heads for arm in answer.arms if arm.levels] == [4, 8, 16]
+    alone = answer.arms[0]
+    assert alone.crossing.estimate is alone.crossing.low is alone.crossing.high is None
+    assert answer.crossing.low == 24  # an arm that was left alone does not widen it
+
+
+@given(
+    best=st.integers(0, 5),
+    first=st.integers(0, 5),
+    least=st.integers(1, 60),
+    slopes=st.lists(st.integers(1, 70), min_size=6, max_size=6),
+)
+def test_a_climb_finds_the_bottom_of_any_valley(best: int, first: int, least: int, slopes: list[int]) -> None:
+    heads = [1, 2, 4, 8, 16, 32]
+    at = {h: least + sum(slopes[min(i, best) : max(i, best)]) for i, h in enumerate(heads)}
+    answer, _ = walk(climbing(first), threshold(at))
+    reached = [-(-a // h) * h if -(-a // h) <= 64 else 10**6 for h, a in at.items()]  # up to d_key = d_model
+    low = reached.index(min(reached))
+    downhill, uphill = reached[: low + 1], reached[low:]
+    assume(downhill == sorted(set(downhill), reverse=True) and uphill == sorted(set(uphill)) and reached[low] < 10**6)
+    assert answer.crossing.estimate == min(reached)
+
+
+def test_a_climb_goes_on_where_its_first_arm_holds_nothing() -> None:
+    answer, _ = walk(climbing(0), threshold({1: 999, 2: 999, 4: 30, 8: 24, 16: 32, 32: 64}))
+    assert answer.crossing.estimate == 24
+    answer, _ = walk(climbing(2), threshold(dict.fromkeys((1, 2, 4, 8, 16, 32), 99999)))
+    assert answer.crossing.estimate is None and all(arm.levels for arm in answer.arms)
+
+
+def test_a_climb_with_guards_measures_on_both_sides_of_its_crossing() -> None:
+    answer, _ = walk(climbing(3, guard=1), threshold({1: 99, 2: 40, 4: 28, 8: 24, 16: 32, 32: 64}))
+    assert {8, 16, 24, 32} <= set(answer.arms[3].levels)
+
+
+# --------------------------------------------------------------------------------------------------- several starts
+
+
+def draw(run: Run) -> int:
+    recipe = run.recipe
+    assert isinstance(recipe, recipes.Recipe)
+    return recipe.draw
+
+
+def lucky(at: int, needs: Callable[[Run], int], near: float = 0.9) -> Oracle:
+    """Exact from a budget on, at the start that the instance needs; before that, near."""
+
+    def oracle(run: Run) -> Verdict:
+        if channel(run).key_budget < at:
+            return held(0.3)
+        return held(1.0 if draw(run) >= needs(run) else near)
+
+    return oracle
+
+
+def test_an_instance_tries_one_start_after_another_and_no_more_than_it_needs() -> None:
+    question = replace(cell(heads=[8], key_budgets=[24], seeds=3), starts=4, target=1.0, criterion="all")
+    answer, rounds = walk(question, lucky(0, lambda run: run.replicate))
+    assert answer.crossing.estimate == 24
+    tried = [[(r.replicate, draw(r)) for r in runs] for runs in rounds]
+    assert tried == [[(0, 0), (1, 0), (2, 0)], [(1, 1), (2, 1)], [(2, 2)]]
+    assert [(p.replicate, draw(p.run)) for p in answer.probes] == [(0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2)]
+    few, _ = walk(replace(question, starts=2), lucky(0, lambda run: run.replicate))
+    assert few.crossing.estimate is None
+
+
+def test_starts_count_from_the_recipes_own_draw() -> None:
+    question = replace(cell(heads=[8], key_budgets=[24], seeds=1), starts=3, target=1.0)
+    question = replace(question, recipe=replace(recipes.hinge(), draw=5))
+    _, rounds = walk(question, lucky(0, lambda run: 7))
+    assert [draw(r) for runs in rounds for r in runs] == [5, 6, 7]
+
+
+def test_where_a_start_is_not_even_near_no_other_is_tried() -> None:
+    question = replace(cell(heads=[8], seeds=2), starts=3, near=0.6, target=1.0, criterion="all")
+    answer, rounds = walk(question, lucky(40, lambda run: 1))
+    assert answer.crossing.estimate == 40
+    assert {draw(r) for runs in rounds for r in runs if channel(r).key_budget < 40} == {0}
+    assert {draw(r) for runs in rounds for r in runs if channel(r).key_budget >= 40} == {0, 1}
+
+
+def test_where_all_must_hold_one_that_is_not_near_ends_the_others_attempts() -> None:
+    scores = {0: [0.9, 0.9, 1.0], 1: [0.9, 0.5, 1.0], 2: [1.0]}
+    question = replace(cell(heads=[8], key_budgets=[24], seeds=3), starts=3, near=0.6, target=1.0, criterion="all")
+    answer, rounds = walk(question, lambda run: held(scores[run.replicate][draw(run)]))
+    assert [[(r.replicate, draw(r)) for r in runs] for runs in rounds] == [[(0, 0), (1, 0), (2, 0)], [(0, 1), (1, 1)]]
+    assert answer.crossing.estimate is None
+    mean = replace(question, criterion="mean", target=0.95)
+    answer, rounds = walk(mean, lambda run: held(scores[run.replicate][draw(run)]))
+    assert [(r.replicate, draw(r)) for r in rounds[-1]] == [(0, 2)]
+    assert list(answer.arms[0].means) == pytest.approx([2.9 / 3])
+
+
+def test_a_start_that_was_lost_is_followed_by_another() -> None:
+    question = replace(cell(heads=[8], key_budgets=[24], seeds=1), starts=2, near=0.6, target=1.0)
+    lost = Verdict(status=Status.DIVERGED)
+    answer, _ = walk(question, lambda run: held(1.0) if draw(run) else lost)
+    assert answer.crossing.estimate == 24 and answer.failed == 1
+
+
+def test_the_best_start_counts() -> None:
+    question = replace(cell(heads=[8], key_budgets=[24], seeds=1), starts=3, target=0.99)
+    scores = [0.7, 0.9, 0.8]
+    answer, _ = walk(question, lambda run: held(scores[draw(run)]))
+    assert answer.arms[0].means == (0.9,)
+
+
+def test_solvers_climb_from_what_theory_puts_first_and_gradient_recipes_do_not() -> None:
+    for name in ("gradient", "hinge"):
+        asked = cell(items=1024, d_model=64, recipe=name)
+        assert (asked.climb, asked.starts, asked.near, asked.guard, asked.arithmetic) == (None, 1, 0.0, 1, "fp32")
+    solver, fixed = (cell(items=1024, d_model=64, recipe=name) for name in ("solver", "solver-fixed"))
+    assert solver.climb is not None and solver.arms[solver.climb].heads == 8  # gardner_best of powers of two
+    assert (solver.starts, solver.near, solver.guard, solver.arithmetic) == (4, 0.7, 0, "fp64")
+    assert (fixed.starts, fixed.near, fixed.guard, fixed.arithmetic) == (1, 0.0, 0, "fp64")
+    assert (solver.arms[3].low, solver.arms[3].high) == (56, 80)  # 0.75 and 1.0 of 76.9
+    assert cell(items=1024, d_model=64, recipe="solver", heads=[8], key_budgets=[64]).climb is None
+    hopeless = cell(items=1024, d_model=64, recipe="solver", heads=[1, 2])
+    assert hopeless.climb == 1 and hopeless.arms[0].low < hopeless.arms[0].high == 64

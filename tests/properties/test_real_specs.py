@@ -102,6 +102,10 @@ EXAMPLES: list[tuple[Spec, dict[str, Any]]] = [
             "pilot": 2,
             "guard": 0,
             "search": False,
+            "climb": 0,
+            "starts": 2,
+            "near": 0.5,
+            "beyond": (1.5,),
         },
     ),
     (Relations(items=7, d_model=5), {"items": 11, "d_model": 13, "graph": Graph(loops=False), "embeddings": embeddings.sign()}),
@@ -130,7 +134,7 @@ EXAMPLES: list[tuple[Spec, dict[str, Any]]] = [
         Muon(steps=5, peak=0.5),
         {"steps": 7, "peak": 0.25, "bias_peak": 0.5, "warmup": 0.5, "momentum": 0.5, "iterations": 3},
     ),
-    (Lbfgs(steps=5), {"steps": 7, "memory": 3, "tolerance": 1e-3}),
+    (Lbfgs(steps=5), {"steps": 7, "memory": 3, "tolerance": 1e-3, "patience": 10, "progress": 0.5}),
     (
         Recipe(name="a", revision=1, loss="bce", phases=(Adam(steps=5, peak=0.5),)),
         {

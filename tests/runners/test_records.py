@@ -90,6 +90,20 @@ def test_a_row_for_every_cell_and_recipe() -> None:
         assert row["command"].endswith("--target 1 --criterion all") == (row["recipe"] == "gradient")
 
 
+def test_a_seed_that_needed_another_start_counts_and_the_row_says_so() -> None:
+    question = relations_question(CELL, heads=[2], key_budgets=[12], recipe="solver")
+    first, second, third = (list(question.runs(question.arms[0], 12, start)) for start in range(3))
+    found = [*records(first, EXACT, SHORT, EXACT), *records([second[1]], SHORT), *records([third[1]], EXACT, steps=40)]
+    for order in (found, found[::-1]):
+        (row,) = record_rows(order)
+        assert (row["seeds"], row["exact"], row["starts"], row["steps_taken"]) == (3, 3, 3, 40)
+    assert row["command"].endswith("--recipe solver")  # which tries so many anyway
+    fifth = list(question.runs(question.arms[0], 12, 4))
+    (row,) = record_rows([*found[:3], *records([fifth[1]], EXACT)])
+    assert row["starts"] == 5 and "--starts 5" in row["command"]
+    assert record_rows(found[:4]) == []
+
+
 def test_what_no_command_can_measure_is_no_record() -> None:
     point = runs()
     file = Relations(items=64, d_model=32, graph=graphs.Graph(name="file", edges=5, content="h" * 8))
@@ -109,7 +123,7 @@ def test_a_table_is_written_whole(tmp_path: Path) -> None:
     rows = record_rows(records(runs()))
     write_rows(rows, tmp_path / "records.csv")
     head, line = (tmp_path / "records.csv").read_text().splitlines()
-    assert head.split(",") == list(COLUMNS) and line.startswith("64,32,permutation,gaussian,hinge,2,6,12,3,3,6000,9,")
+    assert head.split(",") == list(COLUMNS) and line.startswith("64,32,permutation,gaussian,hinge,2,6,12,3,3,1,6000,9,")
     for bad in ("records.txt", "nowhere/records.csv"):
         with pytest.raises(BadInput, match="record table"):
             write_rows(rows, tmp_path / bad)

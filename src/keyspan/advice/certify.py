@@ -16,6 +16,8 @@ from keyspan.files.graphs import read_graph
 from keyspan.files.paths import name_of, shown
 from keyspan.files.weights import read_weights
 from keyspan.lab.channels import MANY, certify_channel, scale
+from keyspan.lab.one_head import MOST_ITEMS, WIDEST, OneHead, applies
+from keyspan.lab.one_head import one_head as find_one_head
 from keyspan.lab.proof import Proof
 from keyspan.lab.quantize import Precision
 from keyspan.lab.quantize import precision as measure_precision
@@ -33,7 +35,8 @@ class Certificate(Displayed):
 
     context_robust: exact on all items means exact in every context (Adler 2025, lemma 4.1)    proof: of what is exact, or is
     not    scale: the largest that a score could be    softmax: what the proven gap guarantees in contexts of a given length
-    longest: the contexts for which a given inverse temperature suffices    precision: fewest bits, formats
+    longest: the contexts for which a given inverse temperature suffices    precision: fewest bits, formats    one_head:
+    whether any single head, however wide, holds the graph
     """
 
     verdict: Verdict
@@ -46,6 +49,7 @@ class Certificate(Displayed):
     softmax: SoftmaxGuarantee | None = None
     longest: LongestContexts | None = None
     precision: Precision | None = None
+    one_head: OneHead | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON of `keyspan certify`."""
@@ -72,6 +76,7 @@ class Certificate(Displayed):
             "edges": self.edges,
             "proof": self.proof.to_json(),
             "softmax": None if self.softmax is None else self.softmax.to_json(),
+            "one_head": None if self.one_head is None else self.one_head.to_json(),
             "longest_contexts": None if self.longest is None else self.longest.to_json(),
             **{name: getattr(self.precision, name, None) for name in PRECISION},
         }
@@ -86,6 +91,7 @@ def certify(
     eps: float = 0.01,
     beta: float | None = None,
     precision: bool = False,
+    one_head: bool = False,
     device: str = "cpu",
 ) -> Certificate:
     """Judge a weights file, and prove what can be proven.
@@ -93,7 +99,8 @@ def certify(
     graph, embeddings: files that replace what the weights file holds or lacks    context, eps: keys in a context, and the
     share of attention that may go astray: asks for the inverse temperatures that guarantee it    beta: an inverse
     temperature: asks for the longest contexts that it is certain for    precision: ask how few bits a weight may have
-    device: cpu, cuda, or auto: where many items are proven (the numbers are float64 anywhere)
+    one_head: ask whether any single head could hold the graph    device: cpu, cuda, or auto: where many items are proven
+    (the numbers are float64 anywhere)
     """
     for name, value in (("weights", weights), ("graph", graph), ("embeddings", embeddings)):
         if not isinstance(value, str | PathLike) and (value is not None or name == "weights"):
@@ -132,7 +139,15 @@ def certify(
         softmax=None if context is None else _guarantee(proof, context, eps, w.heads),
         longest=None if beta is None else _longest(proof, beta, eps, w.heads),
         precision=measure_precision(instance, w.w_query, w.w_key) if precision else None,
+        one_head=_single(instance) if one_head else None,
     )
+
+
+def _single(instance: RelationInstance) -> OneHead:
+    items, d_model = instance.embeddings.shape
+    limits = f"d_model <= {WIDEST} and items <= {MOST_ITEMS} for `--one-head`, and a non-edge"
+    require(applies(instance), limits, f"d_model={d_model}, items={items}, edges={len(instance.edges)}", "Leave it out.")
+    return find_one_head(instance)
 
 
 def _device(asked: str, items: int) -> str:

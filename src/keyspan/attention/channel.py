@@ -202,13 +202,21 @@ class ChannelBucket(Static):
         scratch: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Rows top.. of every head's scores and their maximum. returns: (block * heads, rows, items), (block, rows, items)"""
+        s = self._by_head(batch, q, k, here, top, scratch)
+        by_head = s.view(-1, self.heads, *s.shape[1:])
+        return s, by_head.amax(1) if self.heads > 1 else by_head[:, 0]
+
+    def _by_head(
+        self, batch: ChannelBatch, q: torch.Tensor, k: torch.Tensor, here: slice, top: int, scratch: torch.Tensor | None
+    ) -> torch.Tensor:
+        """Rows top.. of every head's scores, -inf at padded heads. returns: (block * heads, rows, items)"""
         qs, ks = self._slots(q, here, top), self._slots(k, here)
         out = None if scratch is None else scratch[: len(qs), : qs.shape[2]]
         s = torch.bmm(qs.transpose(1, 2), ks, out=out)
-        by_head = s.view(-1, self.heads, *s.shape[1:])
         if batch.closed is not None:
+            by_head = s.view(-1, self.heads, *s.shape[1:])
             by_head += batch.closed[here, :, None, None]
-        return s, by_head.amax(1) if self.heads > 1 else by_head[:, 0]
+        return s
 
     def _slots(self, t: torch.Tensor, here: slice, top: int | None = None) -> torch.Tensor:
         """Some members' heads, and of those the items of a tile. t: (members * heads, d_key, items)"""
@@ -253,6 +261,12 @@ class ChannelBucket(Static):
             by_head *= g.unsqueeze(1)
         else:
             by_head.copy_(g.unsqueeze(1))
+        self._pull(s, q, k, here, top, dq, dk)
+
+    def _pull(
+        self, s: torch.Tensor, q: torch.Tensor, k: torch.Tensor, here: slice, top: int, dq: torch.Tensor, dk: torch.Tensor
+    ) -> None:
+        """Gradients of a tile's scores -> of queries and keys. s: (block * heads, rows, items)"""
         qs, ks = self._slots(q, here, top), self._slots(k, here)
         dqs, dks = self._slots(dq, here, top), self._slots(dk, here)
         if self.rows == self.items:

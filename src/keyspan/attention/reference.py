@@ -104,6 +104,39 @@ def channel_hinge_grad(embeddings: Float, edges: Int, w_query: Float, w_key: Flo
     return d_query, d_key, float(g.sum())
 
 
+def owned_hinge(embeddings: Float, edges: Int, owners: Int, w_query: Float, w_key: Float, bias: float) -> float:
+    """Squared hinge where every edge has an owner, with z^k = S^k + bias and m' edges:
+
+    `L = (1/m') [ sum_edges max(0, 1 - z^own)^2 + sum_k sum_non-edges max(0, 1 + z^k)^2 ]`
+
+    owners: (m',), the head of every edge; what the other heads score on it counts for nothing
+    """
+    z = scores(embeddings, w_query, w_key) + bias
+    short = np.maximum(0.0, 1.0 + z)
+    i, j = edges.T
+    short[:, i, j] = 0.0
+    short[owners, i, j] = np.maximum(0.0, 1.0 - z[owners, i, j])
+    return float((short**2).sum() / len(edges))
+
+
+def owned_hinge_grad(
+    embeddings: Float, edges: Int, owners: Int, w_query: Float, w_key: Float, bias: float
+) -> tuple[Float, Float, float]:
+    """Gradient of `owned_hinge` with respect to (w_query, w_key, bias).
+
+    returns: (heads, d_model, d_key), (heads, d_model, d_key), scalar
+    """
+    z = scores(embeddings, w_query, w_key) + bias
+    i, j = edges.T
+    g = 2.0 * np.maximum(0.0, 1.0 + z)  # dL/dz^k of a non-edge, times m'
+    g[:, i, j] = 0.0
+    g[owners, i, j] = -2.0 * np.maximum(0.0, 1.0 - z[owners, i, j])  # and of an edge, in its own head
+    g /= len(edges)
+    d_query = embeddings.T @ (g @ (embeddings @ w_key))
+    d_key = embeddings.T @ (g.transpose(0, 2, 1) @ (embeddings @ w_query))
+    return d_query, d_key, float(g.sum())
+
+
 def typed(embeddings: Float, w_query: Float, w_key: Float, gates: Float) -> Float:
     """Several relations on the same items: `z[t, i, j] = max_k (S[k, i, j] + g[t, k])`, i -> j of type t when `z > 0`.
 

@@ -18,6 +18,9 @@ def certify(
     eps: float = typer.Option(0.01, help="With --context, --beta: the share of attention that may go astray."),
     beta: float | None = typer.Option(None, help="An inverse temperature: asks for the longest contexts it is certain for."),
     precision: bool = typer.Option(False, "--precision", help="Ask how few bits a weight may have."),
+    one_head: bool = typer.Option(
+        False, "--one-head", help="Ask whether any single head, however wide, could hold the graph (d_model up to 24)."
+    ),
 ) -> int:
     """What these weights hold, exactly: F1, margin, worst edge, worst non-edge, and whether that is proved of real numbers."""
     from keyspan.advice.certify import certify as judge_weights
@@ -31,6 +34,7 @@ def certify(
         eps=eps,
         beta=beta,
         precision=precision,
+        one_head=one_head,
         device=current.device,
     )
     data = found.to_dict()
@@ -71,6 +75,13 @@ def _print(data: dict[str, Any], *, asked: bool) -> None:
         )
     elif asked and not found:
         out.print("softmax        no temperature is certain: edges and non-edges are not proven to be apart")
+    single = data["one_head"]
+    if single:
+        bound = show.number(single["gap_at_most"], 3)
+        said = "holds the graph, if it is as wide as the model" if single["held"] else "was not found to hold the graph"
+        if single["impossible"]:
+            said = f"can hold the graph, whatever its width: no gap above {bound} of |W_Q W_K^T|_F ({single['pairs']} pairs)"
+        out.print(f"one head       {'none' if single['impossible'] else 'one'} {said}")
     if data["bf16_exact"] is not None:
         few = data["fewest_bits"]
         out.print(f"bits           {'not even 16' if few is None else few} for each weight on a uniform grid")

@@ -44,17 +44,20 @@ def relations(
     heads: str | None = typer.Option(None, help="Numbers of heads to try, as 1,2,4 (default: powers of 2 to items/8)."),
     key_budgets: str | None = typer.Option(None, help="Measure just these D_K, as 32,48, instead of searching."),
     seeds: int = typer.Option(3, help="How many instances a point is measured on."),
-    target: float | None = typer.Option(None, help="F1 that counts as held (default: gradient 0.99, hinge 1)."),
-    recipe: str = typer.Option("gradient", help="How members are trained: gradient|hinge."),
+    target: float | None = typer.Option(None, help="F1 that counts as held (default: gradient 0.99, others 1)."),
+    recipe: str = typer.Option("gradient", help="How members are trained: gradient|hinge|solver|solver-fixed."),
     criterion: str | None = typer.Option(
-        None, help="mean|all|any of the seeds must meet the target (default: gradient mean, hinge all)."
+        None, help="mean|all|any of the seeds must meet the target (default: gradient mean, others all)."
     ),
     threshold: str = typer.Option("own", help="own|best: the learned threshold, or the best one in hindsight."),
-    steps: int | None = typer.Option(None, help="Training steps (default: gradient 2000, hinge 6000)."),
+    steps: int | None = typer.Option(None, help="Most training steps (default: gradient 2000, hinge 6000, solvers 1000)."),
+    starts: int | None = typer.Option(None, help="Initial weights tried per instance, until one holds (default 1, solver 4)."),
     contexts: int | None = typer.Option(None, help="Show a random context of so many items at every step, not all."),
     batches: int | None = typer.Option(None, help="Show the rows in so many batches, one after another."),
     replay: bool = typer.Option(False, "--replay", help="With --batches: those before stay in view."),
-    arithmetic: str = typer.Option("fp32", help="Of training: fp32|fp64, on a GPU also tf32|bf16. Judged in fp64 always."),
+    arithmetic: str | None = typer.Option(
+        None, help="Of training: fp32|fp64, on a GPU also tf32|bf16 (default: solvers fp64, others fp32). Judged in fp64."
+    ),
     jobs: int | None = typer.Option(None, help="Worker processes (default: one a core, one for a GPU)."),
     figure: Path | None = typer.Option(None, help="Draw F1 against D_K to FIGURE.svg, .png and .csv."),
     weights: Path | None = typer.Option(None, help="Keep the weights of what is trained now in this folder."),
@@ -97,6 +100,7 @@ def relations(
         replay=replay,
         sharing=sharing,
         arithmetic=arithmetic,
+        starts=starts,
     )
     if current.dry_run:
         return asking.dry_run([question], jobs)

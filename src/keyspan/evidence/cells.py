@@ -27,7 +27,7 @@ from typing import Any
 
 from keyspan.errors import BadInput
 from keyspan.files.paths import name_of, reading
-from keyspan.lab.recipes import Recipe, gradient
+from keyspan.lab.recipes import Recipe, gradient, solver, solver_fixed
 from keyspan.lab.search import Answer
 from keyspan.problems.relations import Relations
 from keyspan.problems.shown import Batches, Contexts
@@ -35,6 +35,7 @@ from keyspan.problems.typed import TypedRelations
 from keyspan.specs import Question, digest
 from keyspan.theory.bounds import law
 
+STANDARD = ((gradient(), "fp32"), (solver(), "fp64"), (solver_fixed(), "fp64"))  # recipes known by their name alone
 LARGEST_FILE = 2**26  # bytes of a CSV of cells
 NUMBERS = ("items", "d_model", "edges", "seeds", "failed")
 OPTIONAL = ("key_budget", "low", "high", "heads", "heads_low", "heads_high", "one_head", "one_head_low", "most_heads")
@@ -124,14 +125,15 @@ class Cell:
 
 def recipe_name(recipe: Recipe, arithmetic: str = "fp32") -> str:
     """`gradient` for the recipe as it stands, `gradient@300` for one with other steps, `gradient+bf16` for one in other
-    arithmetic, `gradient/contexts64` and `gradient@2000/batches4` for one that is not shown all pairs at every step: they
-    must not be mixed."""
-    name = recipe.name if replace(recipe, show=None) == gradient() else f"{recipe.name}@{recipe.steps}"
+    arithmetic than is usual for it, `gradient/contexts64` and `gradient@2000/batches4` for one that is not shown all pairs at
+    every step: they must not be mixed."""
+    usual = next((there for made, there in STANDARD if made == replace(recipe, show=None)), None)
+    name = recipe.name if usual else f"{recipe.name}@{recipe.steps}"
     if isinstance(recipe.show, Contexts):
         name += f"/contexts{recipe.show.items}"
     elif isinstance(recipe.show, Batches):
         name += f"/batches{recipe.show.count}" + "+replay" * recipe.show.replay
-    return name if arithmetic == "fp32" else f"{name}+{arithmetic}"
+    return name if arithmetic == (usual or "fp32") else f"{name}+{arithmetic}"
 
 
 def cell_of(question: Question, answer: Answer) -> Cell:

@@ -21,6 +21,7 @@ from keyspan.specs import Channel, Layer, Run
 
 PER_SCORE = 1.3e-9  # seconds per head and pair: maximum, mask, product
 PER_FLOP = 2.5e-11  # seconds per floating-point operation of the skinny products
+DOUBLE = 2.0  # how much longer either takes in float64
 PER_LAYER_FLOP = 1.2e-11  # the same for a layer's products, which are larger
 PER_WEIGHT = 1.5e-9  # seconds per attention weight or output and pass: softmax, masks, products
 PER_LAYER_STEP = 1.2e-4  # seconds that a step of a layer costs in any case
@@ -45,7 +46,8 @@ class Cost:
 def of_channel(run: Run) -> Cost:
     """A key-query channel on relations: the matrix products of scores and gradients, and passes over the pairs.
 
-    Memory: rows twice, edges as bits, queries and keys with their gradients, weights with their moments.
+    Memory: rows twice, edges as bits, queries and keys with their gradients, weights with their moments, or with the pairs
+    that L-BFGS remembers (twice, for they are moved by copying).
     """
     problem, channel = run.problem, run.instrument
     assert isinstance(problem, Relations) and isinstance(channel, Channel)
@@ -54,8 +56,12 @@ def of_channel(run: Run) -> Cost:
     show = getattr(run.recipe, "show", None)
     m = show.items if isinstance(show, Contexts) else m  # of the items that a step looks at
     flops = 6.0 * m * m * budget + 8.0 * m * d * budget
-    memory = 4.0 * (2 * m * d + 4 * m * heads * max(16, d_key) + 8 * d * heads * d_key) + m * m / 8
-    return Cost(flops, flops * PER_FLOP + channel.heads * m * m * PER_SCORE, memory, (heads, d_key))
+    double = run.arithmetic == "fp64"
+    pairs = max((getattr(phase, "memory", 0) for phase in getattr(run.recipe, "phases", ())), default=0)  # of L-BFGS
+    weights = (8 + 8 * pairs) * d * heads * d_key
+    memory = (8.0 if double else 4.0) * (2 * m * d + 4 * m * heads * max(16, d_key) + weights) + m * m / 8
+    seconds = (flops * PER_FLOP + channel.heads * m * m * PER_SCORE) * (DOUBLE if double else 1.0)
+    return Cost(flops, seconds, memory, (heads, d_key))
 
 
 def of_heads(run: Run) -> Cost:

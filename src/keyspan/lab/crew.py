@@ -17,6 +17,7 @@ import torch
 
 from keyspan.attention import kernels
 from keyspan.attention.instrument import Arrays, Bucket, Params
+from keyspan.attention.losses import PAIR_LOSSES
 from keyspan.errors import BadInput
 from keyspan.lab.checkpoints import Saved
 from keyspan.lab.host import Case, Control, Finished, Member
@@ -28,8 +29,9 @@ from keyspan.verdict import Status, Verdict
 
 SAVING_SHARE = 0.05  # of a crew's time that checkpoints may take
 OWN = "own."  # before the names of what an instrument's members carry along, among the optimiser's state
-BUCKETS = {  # by family of the instrument
+BUCKETS = {  # by family of the instrument, or by family and loss
     "channel": "keyspan.attention.channel:ChannelBucket",
+    "channel:owned-hinge": "keyspan.attention.owned:OwnedChannelBucket",
     "heads": "keyspan.attention.heads:HeadsBucket",
     "layer": "keyspan.attention.layer:LayerBucket",
     "routed": "keyspan.attention.routed:RoutedBucket",
@@ -52,16 +54,17 @@ def recipe_of(run: Run) -> Recipe:
 
 def kernel_of(run: Run, device: torch.device) -> str:
     """Which speed of the instrument trains a run on this device."""
-    plain = isinstance(run.instrument, Channel) and recipe_of(run).show is None
+    plain = isinstance(run.instrument, Channel) and recipe_of(run).show is None and recipe_of(run).loss in PAIR_LOSSES
     return "triton" if plain and kernels.available(device, run.arithmetic) else "torch"
 
 
 def make_bucket(runs: Sequence[Run], device: torch.device) -> Bucket:
     """The instrument of these members, which share a bucket: the fused channel where it can run."""
-    recipe = recipe_of(runs[0])
-    name = BUCKETS.get(runs[0].instrument.family)
+    recipe, family = recipe_of(runs[0]), runs[0].instrument.family
+    name = BUCKETS.get(f"{family}:{recipe.loss}") or BUCKETS.get(family)
     if name is None:
-        raise BadInput(f"An instrument must be one of {'|'.join(BUCKETS)}, but got {runs[0].instrument.family}.")
+        known = "|".join(known for known in BUCKETS if ":" not in known)
+        raise BadInput(f"An instrument must be one of {known}, but got {family}.")
     if recipe.show is not None:
         if not isinstance(runs[0].instrument, Channel):
             raise BadInput(f"Only a channel can be shown {recipe.show.family}, but got {runs[0].instrument.family}. Show all.")
@@ -131,8 +134,9 @@ class Crew:
         drawn = [m.drawn for m in members if m.drawn]
         params = self.bucket.place(drawn) if len(drawn) == len(members) else self.bucket.init([m.run for m in members])
         lost = torch.zeros(len(members), dtype=torch.bool, device=self.device)
+        before = torch.zeros(len(members), dtype=torch.int64, device=self.device)
         own = {OWN + k: v for k, v in self.bucket.memory([m.run for m in members]).items()}
-        return params, self.optimizer.start(params) | own | {"lost": lost}
+        return params, self.optimizer.start(params) | own | {"lost": lost, "before": before}
 
     @property
     def _memory(self) -> Params:
@@ -219,7 +223,7 @@ class Crew:
                 self.bucket.look(self.params, self.batch, self._memory, self._taken)
                 self._retire_clear()
         if self.runs:
-            self._retire_over()
+            self._retire_over(torch.tensor([taken >= self.optimizer.steps for taken in self._taken], device=self.device))
 
     def _retire_clear(self) -> None:
         """Members that hold their problem exactly (nothing can be better), or whose optimiser is done."""
@@ -229,19 +233,19 @@ class Crew:
         self._leave(leave, self.params)
         done = self.optimizer.finished(self.state) if self.runs else None
         if done is not None:
-            self._leave(done, self.optimizer.final(self.params, self.state))
+            self._retire_over(done)
 
-    def _retire_over(self) -> None:
-        """Members whose steps are over: on to the next phase, or to the judge."""
-        over = [self.step - begun >= self.optimizer.steps for begun in self.begun]
+    def _retire_over(self, leave: torch.Tensor) -> None:
+        """Members whose phase is over: on to the next one, or to the judge."""
+        over = leave.tolist()
         if not any(over):
             return
-        leave = torch.tensor(over, device=self.device)
         params = self.optimizer.final(self.params, self.state)
         if self.phase + 1 == len(self.recipe.phases):
             self._leave(leave, params)
             return
         carried = {k: v for k, v in self.state.items() if k == "lost" or k.startswith(OWN)}
+        carried["before"] = self.state["before"] + torch.tensor(self._taken, device=self.device)
         state = optimizer_of(self.runs[0], self.phase + 1, self.device).start(params) | carried
         for i, run in enumerate(self.runs):
             if over[i]:
@@ -274,9 +278,8 @@ class Crew:
     def _case(self, member: int, params: Params) -> Case:
         run, instance = self.runs[member], self.instances[member]
         answers = self.bucket.answers(params, member, run)
-        before = sum(int(getattr(p, "steps", 0)) for p in self.recipe.phases[: self.phase])
         facts = {
-            "steps": before + self.step - self.begun[member],
+            "steps": int(self.state["before"][member]) + self.step - self.begun[member],
             "seconds": round(time.monotonic() - self.began, 3),
             "device": _device_name(self.device),
             "kernel": self.kernel,

@@ -71,10 +71,13 @@ def cross(question: Question, tables: list[Table], meets: Meets) -> tuple[Crossi
 
 
 Bracket = tuple[int | None, int | None]  # (first level above the last failing one, first passing level)
+UNTRIED: Bracket = None, None
 
 
 def _bracket(question: Question, table: Table, draw: list[int], meets: Meets) -> Bracket:
-    """The crossing of one draw of replicates. None: no probed level passes all the way up."""
+    """The crossing of one draw of replicates. None: no probed level passes all the way up, or none was probed."""
+    if not table.probed:
+        return UNTRIED
     passing: int | None = None
     for level in sorted(table.probed, reverse=True):
         scores = table.probed[level]

@@ -6,6 +6,7 @@ in `lab.placed` where their items move; layers on labels in `lab.labels`.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import singledispatch
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from keyspan.attention.shapes import Heads, Routed
 from keyspan.errors import BadInput, require
+from keyspan.lab import one_head
 from keyspan.lab.channels import judge_channel as judge_channel
 from keyspan.lab.heads import judge_heads
 from keyspan.lab.labels import judge_layer
@@ -36,7 +38,8 @@ CERTIFIED = 1e-7  # a residual below this proves that no unit vector separates w
 def judge(instance: Any, answers: dict[str, Any], *, certify: bool = False, instrument: Spec | None = None) -> Verdict:
     """What these weights hold of this problem.
 
-    certify: a failure to fit must be proven, else it is `unconverged`    instrument: what the weights are weights of,
+    certify: a failure to fit must be proven, else it is `unconverged`; of a channel, what is proven is in the witness
+    instrument: what the weights are weights of,
     where they alone do not say it
     """
     raise BadInput(f"The judge must know the problem, but got {type(instance).__name__}.")
@@ -44,9 +47,15 @@ def judge(instance: Any, answers: dict[str, Any], *, certify: bool = False, inst
 
 @judge.register
 def _(instance: RelationInstance, answers: dict[str, Any], *, certify: bool = False, instrument: Spec | None = None) -> Verdict:
+    """With `certify`, a single head that fails is told from one that could not succeed, where that can be proven."""
     if isinstance(instrument, Heads):
         return judge_heads(instance, instrument, answers)
     verdict = judge_channel(instance, answers["w_query"], answers["w_key"], float(answers["bias"]))
+    if certify and verdict.exact is False and len(answers["w_query"]) == 1 and one_head.applies(instance):
+        found = one_head.one_head(instance)
+        if found.impossible:
+            witness = {**verdict.witness, "one_head": {"gap_at_most": found.at_most, "pairs": found.pairs}}
+            verdict = replace(verdict, witness=witness)
     return with_retention(verdict, instance, answers) if verdict.measured and "batch" in answers else verdict
 
 

@@ -216,7 +216,7 @@ class LbfgsOptimizer:
             "scale": scalar + 1.0,
             "first": scalar.clone(),
             "stuck": scalar.clone(),
-        }
+        } | ({"mark": scalar + math.inf, "stale": torch.zeros_like(scalar, dtype=torch.bool)} if self.phase.patience else {})
 
     @staticmethod
     def _flat(tree: Params) -> torch.Tensor:
@@ -252,6 +252,9 @@ class LbfgsOptimizer:
         for name, new in (("x", x_new), ("g", g_new)):
             state[name].copy_(torch.where(yes, new, state[name]))
         state["f"].copy_(torch.where(accept, value, state["f"]))
+        if self.phase.patience and (step + 1) % self.phase.patience == 0:
+            state["stale"] |= state["f"] > (1 - self.phase.progress) * state["mark"]
+            state["mark"].copy_(state["f"])
         direction = self._direction(state)
         downhill = (direction * state["g"]).sum(1, keepdim=True) < 0
         direction = torch.where(downhill, direction, -state["g"])
@@ -290,10 +293,10 @@ class LbfgsOptimizer:
         return -q
 
     def finished(self, state: State) -> torch.Tensor | None:
-        """Flat enough, or no step makes progress any more."""
+        """Flat enough, or no step makes progress any more, or too little."""
         steep = state["g"].norm(dim=1) > self.phase.tolerance * state["first"]
         going: torch.Tensor = steep & (state["stuck"] < 20) & (state["alpha"] >= 1e-20)
-        return ~going
+        return ~going | state["stale"] if self.phase.patience else ~going
 
     def final(self, params: Params, state: State) -> Params:
         """The accepted point, unless no point was accepted yet."""

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 
 from keyspan.lab.costs import cost
 from keyspan.lab.recipes import Recipe
-from keyspan.specs import Run, canonical
+from keyspan.specs import Run, Spec, canonical
 
 WORTH = 0.5  # seconds of work below which a batch is not split: every batch pays its own overhead per step
-TYPICAL_SHARE = {"lbfgs": 0.02}  # of its steps that a phase usually takes before it is done
+TYPICAL_SHARE = {"lbfgs": 0.02}  # of its steps that a phase usually takes before it is done,
+PATIENT_SHARE = 0.5  # and one that gives up where it gets nowhere
 SHARDS_PER_WORKER = 4
 MEMORY_SHARE = 0.5  # of a device's free memory that a crew may take by this estimate: joining needs a second copy
 
@@ -35,8 +36,12 @@ def seconds(run: Run) -> float:
     """Expected seconds of one member on one core, if it takes all its steps; one that is computed takes none."""
     if not isinstance(run.recipe, Recipe):
         return 1e-3
-    steps = sum(getattr(p, "steps", 0) * TYPICAL_SHARE.get(p.family, 1.0) for p in run.recipe.phases)
+    steps = sum(getattr(p, "steps", 0) * _share(p) for p in run.recipe.phases)
     return float(steps * (cost(run).seconds + 2e-6)) + 1e-3
+
+
+def _share(phase: Spec) -> float:
+    return PATIENT_SHARE if getattr(phase, "patience", 0) else TYPICAL_SHARE.get(phase.family, 1.0)
 
 
 def memory(run: Run) -> float:

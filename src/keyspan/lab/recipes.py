@@ -67,15 +67,22 @@ class Muon(Spec, family="muon", version=1):
 
 @dataclass(frozen=True, kw_only=True)
 class Lbfgs(Spec, family="lbfgs", version=1):
-    """L-BFGS with a backtracking line search; a step is one evaluation. Ends when |gradient| <= tolerance * |first|."""
+    """L-BFGS with a backtracking line search; a step is one evaluation. Ends when |gradient| <= tolerance * |first|.
+
+    patience: steps after which it also ends if the loss has not fallen by the fraction `progress` over them; 0: never
+    """
 
     steps: int
     memory: int = 10
     tolerance: float = 1e-12
+    patience: int = field(default=0, metadata={"absent": 0})
+    progress: float = field(default=0.03, metadata={"absent": 0.03})
 
     def check(self) -> None:
         require(self.steps >= 1, "`steps >= 1`", self.steps, "Take at least one step.")
         require(self.memory >= 1, "`memory >= 1`", self.memory, "Remember at least one pair.")
+        require(self.patience >= 0, "`patience >= 0`", self.patience, "Use 0 for none.")
+        require(0 <= self.progress < 1, "`0 <= progress < 1`", self.progress, "Try 0.03.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +91,8 @@ class Recipe(Spec, family="recipe", version=1):
 
     loss: a name its instrument knows    init_scale: multiplies the variance of the initial weights, 1/d_k
     bias: where the learned threshold starts (tau = -bias)    phases: one after another
-    certify: the judge must prove a failure to fit, else the member is `unconverged`, not measured
+    certify: the judge must prove a failure to fit, else the member is `unconverged`, not measured; of a channel with one
+    head it says where it can that no head would do
     draw: which initial weights, of all those that the instance and the architecture allow (a restart is another draw)
     show: what a step looks at, where it is not all pairs (`problems.shown`)
     batch: examples of a step; None where a step is shown everything
@@ -146,6 +154,30 @@ def hinge(steps: int = 6000, peak: float = 0.3) -> Recipe:
     return Recipe(name="hinge", revision=1, loss="squared-hinge", phases=(phase,), init_scale=1.0, bias=-3.0)
 
 
+def solver(steps: int = 1000) -> Recipe:
+    """What the architecture can hold, as far as is known here: squared hinge in float64, heads that compete for edges.
+
+    Adam with a long memory decides which head claims which edge, which no line search gets right from a random start;
+    then L-BFGS closes in, or finds that it gets no further (docs/solver.md). A restart is another draw.
+    """
+    explore = max(1, 2 * steps // 5)
+    phases = (
+        Adam(steps=explore, peak=0.3, beta1=0.99, beta2=0.95),
+        Lbfgs(steps=max(1, steps - explore), memory=20, patience=100),
+    )
+    return Recipe(name="solver", revision=1, loss="squared-hinge", phases=phases, bias=-3.0, certify=True)
+
+
+def solver_fixed(steps: int = 1000) -> Recipe:
+    """The solver whose heads do not choose: every edge belongs to a head that is drawn beforehand, as many to each.
+
+    Then every head is a perceptron of its own, in products of coordinates, and the theory of perceptrons speaks of it
+    (docs/law.md). L-BFGS alone finds its way.
+    """
+    phase = Lbfgs(steps=steps, memory=20, patience=100)
+    return Recipe(name="solver-fixed", revision=1, loss="owned-hinge", phases=(phase,), bias=-3.0, certify=True)
+
+
 def recall(steps: int = 2000, peak: float = 0.02) -> Recipe:
     """Softmax attention that recalls relations in contexts: cross-entropy, Adam, one cycle, other contexts at every step.
 
@@ -165,13 +197,16 @@ def showing(recipe: Recipe, contexts: int | None = None, batches: int | None = N
         raise BadInput(f"`--contexts` must be left out with `--batches`, but got {contexts} and {batches}. Choose one.")
     if batches is None and replay:
         raise BadInput("`--replay` must come with `--batches`, but got none. Say how many batches there are.")
+    if contexts is None and batches is None:
+        return recipe
+    (phase, *more) = recipe.phases
+    if more or not isinstance(phase, Adam | Muon):
+        fix = "Use gradient or hinge."
+        raise BadInput(f"`--contexts` and `--batches` must come with a recipe of gradient steps, but got {recipe.name}. {fix}")
     if contexts is not None:
         return replace(recipe, show=Contexts(items=contexts))
-    if batches is None:
-        return recipe
+    assert batches is not None
     show = Batches(count=batches, replay=replay)
-    (phase,) = recipe.phases
-    assert isinstance(phase, Adam | Muon)
     every = DEFAULT_STOPPING.check_every
     each = replace(phase, steps=-(-phase.steps // (batches * every)) * every)
     return replace(recipe, show=show, phases=(each,) * batches)

@@ -5,7 +5,8 @@ a search that is asked again, or was killed, walks the same path and gives the s
 
 1. both ends of the bracket are measured, and the bracket is moved outwards until it holds the crossing;
 2. bisection, all arms' candidates of a round together, until two adjacent levels disagree;
-3. an arm that can no longer beat a budget that passes elsewhere is left alone;
+3. an arm that can no longer beat a budget that passes elsewhere is left alone (a question that climbs begins with one arm,
+   and asks of the others first of all whether they hold at less than the best so far);
 4. `guard` levels on both sides of the crossing are measured too, in the arms that attain it; of a load, also the levels
    at the multiples `beyond` of the crossing (more examples than are held, of which the largest part may be held).
 
@@ -16,7 +17,7 @@ before it and nothing else, although the verdicts of later ones may be at hand: 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from keyspan.errors import BadInput
 from keyspan.lab.crossing import METHODS, Crossing, Table, cross
@@ -72,7 +73,7 @@ class Answer:
     method: str
 
 
-Memo = dict[tuple[int | None, int], list[tuple[Run, str]]]  # the runs of a level of an arm, with their ids
+Memo = dict[tuple[int | None, int, int], list[tuple[Run, str]]]  # the runs of a level of an arm at a start, with their ids
 
 
 def propose(question: Question, verdicts: Verdicts, memo: Memo | None = None) -> Wanted | Answer:
@@ -111,23 +112,51 @@ class _Book:
         """Members on the path that are measured."""
         return len(self._seen)
 
-    def runs(self, arm: Arm, level: int) -> list[tuple[Run, str]]:
-        key = (arm.heads, level)
+    def _begun(self, arm: Arm, level: int, start: int) -> list[tuple[Run, str]]:
+        """One start of every replicate at a level."""
+        key = (arm.heads, level, start)
         if key not in self._runs:
-            self._runs[key] = [(run, run.run_id) for run in self.question.runs(arm, level)]
+            self._runs[key] = [(run, run.run_id) for run in self.question.runs(arm, level, start)]
         return self._runs[key]
 
+    def tries(self, arm: Arm, level: int) -> list[list[tuple[Run, str]]]:
+        """The starts that every replicate has tried or must try now, all together: the next one where the last has missed
+        the target, as long as it was near, and unless the level is lost already because all must hold it."""
+        out = [[first] for first in self._begun(arm, level, 0)]
+        for start in range(1, self.question.starts):
+            last = [tried[-1][1] for tried in out]
+            if not all(run_id in self.verdicts for run_id in last):
+                break
+            missed = [self._missed(run_id) for run_id in last]
+            again = [miss and self._near(run_id) for miss, run_id in zip(missed, last, strict=True)]
+            if not any(again) or (self.question.criterion == "all" and missed != again):
+                break
+            for tried, more, following in zip(out, again, self._begun(arm, level, start), strict=True):
+                if more:
+                    tried.append(following)
+        return out
+
+    def _missed(self, run_id: str) -> bool:
+        verdict = self.verdicts[run_id]
+        return not verdict.measured or self._score(verdict, run_id) < self.question.target
+
+    def _near(self, run_id: str) -> bool:
+        """Whether another start is worth a try after this one."""
+        verdict = self.verdicts[run_id]
+        return not verdict.measured or verdict.scores.get("f1_best", self._score(verdict, run_id)) >= self.question.near
+
     def missing(self, arm: Arm, level: int) -> list[Run]:
-        runs = self.runs(arm, level)
+        runs = [known for tried in self.tries(arm, level) for known in tried]
         self._seen |= {run_id for _, run_id in runs if run_id in self.verdicts}
         return [run for run, run_id in runs if run_id not in self.verdicts]
 
     def scores(self, arm: Arm, level: int) -> list[float | None]:
-        """The question's score of every replicate at a level; None where the member failed."""
-        found = [self.verdicts[run_id] for _, run_id in self.runs(arm, level)]
-        return [
-            self._score(v, run_id) if v.measured else None for v, (_, run_id) in zip(found, self.runs(arm, level), strict=True)
-        ]
+        """The question's score of every replicate at a level, by its best start; None where every start failed."""
+        return [max(self._known(tried), default=None) for tried in self.tries(arm, level)]
+
+    def _known(self, tried: list[tuple[Run, str]]) -> list[float]:
+        found = [(self.verdicts[run_id], run_id) for _, run_id in tried]
+        return [self._score(verdict, run_id) for verdict, run_id in found if verdict.measured]
 
     def _score(self, verdict: Verdict, run_id: str) -> float:
         try:
@@ -158,9 +187,52 @@ def _round(book: _Book, paths: list[list[int]]) -> list[list[int]]:
     """The levels that every arm wants next, given the levels on its path so far."""
     if not book.question.search:
         return [[] if path else list(arm.levels) for arm, path in zip(book.question.arms, paths, strict=True)]
-    found = [_crossing(book, arm, path) for arm, path in zip(book.question.arms, paths, strict=True)]
-    best = min((arm.levels[i] for arm, i in zip(book.question.arms, found, strict=True) if i is not None), default=None)
+    best = min((c for c in _crossings(book, paths) if c is not None), default=None)
+    if book.question.climb is not None:
+        return _climb(book, paths, best)
     return [_next(book, arm, path, best) for arm, path in zip(book.question.arms, paths, strict=True)]
+
+
+def _climb(book: _Book, paths: list[list[int]], best: int | None) -> list[list[int]]:
+    """The first arm's levels; once it is closed, those of its neighbours, and on outwards as long as an arm is the best.
+
+    How D_K* depends on the heads has one valley (docs/law.md), so that an arm beyond one that cannot beat its neighbour is
+    left alone. Where no arm so far reaches the target at all, the next ones are searched as the first.
+    """
+    arms, first = book.question.arms, book.question.climb
+    assert first is not None
+    new: list[list[int]] = [[] for _ in arms]
+    new[first] = _next(book, arms[first], paths[first], best)
+    if new[first]:
+        return new
+    found = _crossings(book, paths)
+    for step in (-1, 1):
+        here = first
+        while 0 <= here + step < len(arms) and (paths[here + step] or found[here] == best):
+            here += step
+            new[here] = _challenge(book, arms[here], paths[here], best)
+            if new[here]:
+                break
+    return new
+
+
+def _challenge(book: _Book, arm: Arm, path: list[int], best: int | None) -> list[int]:
+    """What an arm wants next that is tried against the best so far: first of all, to hold at less."""
+    if best is None:
+        return _next(book, arm, path, best)
+    if not path:
+        return [level for level in arm.levels if level < best][-1:]
+    held = [level for level in path if book.past(arm, level)]
+    if not held:
+        return []
+    low = min(arm.low, *held)
+    return [low] if low not in path else _next(book, replace(arm, low=low, high=min(held)), path, best)
+
+
+def _crossings(book: _Book, paths: list[list[int]]) -> list[int | None]:
+    """The first level past the crossing of every arm, by the pilot replicates."""
+    found = [_crossing(book, arm, path) for arm, path in zip(book.question.arms, paths, strict=True)]
+    return [None if i is None else arm.levels[i] for arm, i in zip(book.question.arms, found, strict=True)]
 
 
 def _next(book: _Book, arm: Arm, path: list[int], best: int | None) -> list[int]:
@@ -209,15 +281,16 @@ def _guards(book: _Book, paths: list[list[int]]) -> list[list[int]]:
     question = book.question
     if not question.search or (question.guard == 0 and not question.beyond):
         return [[] for _ in paths]
-    found = [_crossing(book, arm, path) for arm, path in zip(question.arms, paths, strict=True)]
-    best = min((arm.levels[i] for arm, i in zip(question.arms, found, strict=True) if i is not None), default=None)
+    found = _crossings(book, paths)
+    best = min((level for level in found if level is not None), default=None)
     out: list[list[int]] = []
-    for arm, path, i in zip(question.arms, paths, found, strict=True):
-        if i is None or arm.levels[i] != best:
+    for arm, path, level in zip(question.arms, paths, found, strict=True):
+        if level is None or level != best:
             out.append([])
             continue
+        i = arm.levels.index(level)
         near = range(max(0, i - 1 - question.guard), min(len(arm.levels), i + 1 + question.guard)) if question.guard else ()
-        wanted = [*(arm.levels[k] for k in near), *(_nearest(arm, times * arm.levels[i]) for times in question.beyond)]
+        wanted = [*(arm.levels[k] for k in near), *(_nearest(arm, times * level) for times in question.beyond)]
         out.append([level for level in dict.fromkeys(wanted) if level not in path])
     return out
 
@@ -247,7 +320,7 @@ def _answer(book: _Book, paths: list[list[int]]) -> Answer:
 def _probes(book: _Book, paths: list[list[int]]) -> Iterator[Probe]:
     for arm, path in zip(book.question.arms, paths, strict=True):
         for level in sorted(path):
-            for run, run_id in book.runs(arm, level):
+            for run, run_id in (tried for replicate in book.tries(arm, level) for tried in replicate):
                 yield Probe(arm.heads, level, run.replicate, run, book.verdicts[run_id])
 
 

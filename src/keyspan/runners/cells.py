@@ -26,7 +26,7 @@ from keyspan.lab.recipes import Recipe
 from keyspan.lab.search import Answer, propose
 from keyspan.problems.relations import Relations
 from keyspan.runners.lab import default_store
-from keyspan.runners.questions import SEED_STRIDE, default_heads, relations_question
+from keyspan.runners.questions import RECIPES, SEED_STRIDE, default_heads, relations_question
 from keyspan.specs import Channel, Question, Run, canonical, is_known
 from keyspan.verdict import Verdict
 
@@ -145,15 +145,17 @@ def recover(records: Iterable[Record], target: float = 0.99) -> tuple[list[Cell]
 
 
 def _groups(records: Iterable[Record]) -> dict[str, _Group]:
-    """Records by problem, recipe, stopping rule and arithmetic; what cannot be decoded here, or is no channel, is skipped."""
+    """Records by problem, recipe (whichever its draw), stopping rule and arithmetic; what cannot be decoded here, or is no
+    channel, is skipped."""
     groups: dict[str, _Group] = {}
     for record in records:
         run = record.run
         if not _decodable(run):
             continue
-        key = canonical({name: run[name] for name in ("problem", "recipe", "stopping", "arithmetic")})
+        first = {**run, "recipe": {k: v for k, v in run["recipe"].items() if k != "draw"}}
+        key = canonical({name: first[name] for name in ("problem", "recipe", "stopping", "arithmetic")})
         if key not in groups:
-            groups[key] = _Group(Run.from_json(run), {}, set(), set())
+            groups[key] = _Group(Run.from_json(first), {}, set(), set())
         group = groups[key]
         group.verdicts[record.run_id] = record.verdict
         group.replicates.add(int(run["replicate"]))
@@ -180,7 +182,8 @@ def _cell(group: _Group, target: float) -> Cell | str:
     problem = group.example.problem
     assert isinstance(problem, Relations)
     full = default_heads(problem.items)
-    for heads in (full[:n] for n in range(len(full), 0, -1) if set(full[:n]) <= group.heads):
+    climbs = _named(group.example) is not None  # then most head counts were left alone
+    for heads in (full[:n] for n in range(len(full), 0, -1) if climbs or set(full[:n]) <= group.heads):
         for seeds in _seed_sets(group.replicates):
             question = _question(group.example, problem, heads, seeds, target)
             answer = propose(question, group.verdicts)
@@ -202,6 +205,15 @@ def _seed_sets(found: set[int]) -> Iterator[tuple[int, ...]]:
 
 
 def _question(example: Run, problem: Relations, heads: Sequence[int], seeds: tuple[int, ...], target: float) -> Question:
-    asked = relations_question(problem, heads=heads, seeds=len(seeds), target=target)
+    recipe = _named(example) or "gradient"
+    asked = relations_question(problem, heads=heads, seeds=len(seeds), target=target, recipe=recipe)
     asked = replace(asked, recipe=example.recipe, stopping=example.stopping, arithmetic=example.arithmetic)
     return replace(asked, replicates=seeds)
+
+
+def _named(example: Run) -> str | None:
+    """The name of a recipe whose search is its own (it climbs), if the run's is one."""
+    recipe = example.recipe
+    assert isinstance(recipe, Recipe)
+    named = RECIPES.get(recipe.name)
+    return recipe.name if named and named.bracket and named.make(steps=recipe.steps) == recipe else None

@@ -93,6 +93,7 @@ class RelationsResult(Displayed):
             "threshold": "own" if question.score == "f1" else "best",
             "target": question.target,
             "seeds": len(question.replicates),
+            "starts": question.starts,
             "key_budget": _whole(answer.crossing),
             "interval_method": answer.method,
             "heads": best.heads if best else None,
@@ -131,10 +132,12 @@ def _probe_json(probe: Probe, provenance: Mapping[str, Mapping[str, Any]]) -> di
         "d_key": channel.d_key,
         "key_budget": channel.key_budget,
         "seed": probe.replicate,
+        "start": getattr(probe.run.recipe, "draw", 0),
         "f1": scores.get("f1"),
         "f1_best": scores.get("f1_best"),
         "exact": verdict.exact,
         "margin": scores.get("margin"),
+        "gap_at_most": (verdict.witness.get("one_head") or {}).get("gap_at_most"),
         "steps": provenance.get(run_id, {}).get("steps"),
         "status": str(verdict.status),
         "run_id": run_id,
@@ -264,7 +267,8 @@ def measure(problem: AnyRelations | Labels, *, lab: Lab | None = None, **asked: 
 
     lab: where records lie and what trains (default: the store of KEYSPAN_STORE, all cores)    asked, of relations: heads,
     key_budgets, seeds, seed, target, recipe, criterion, threshold, steps, contexts, batches, replay, sharing,
-    arithmetic; of labels: heads, d_head, examples, seeds, seed, target, recipe, steps, arithmetic; as on the command line
+    arithmetic, starts; of labels: heads, d_head, examples, seeds, seed, target, recipe, steps, arithmetic; as on the command
+    line
     """
     if isinstance(problem, Relations | TypedRelations):
         return measure_relations(problem, lab=lab, **asked)

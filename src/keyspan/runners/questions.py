@@ -16,7 +16,7 @@ from keyspan.problems.dichotomies import Dichotomies
 from keyspan.problems.relations import Relations
 from keyspan.problems.typed import SHARING, AnyRelations, TypedChannel, TypedRelations
 from keyspan.specs import ARITHMETICS, WIDEST, Arm, Channel, LinearUnit, Question
-from keyspan.theory.bounds import law
+from keyspan.theory.bounds import gardner_budget, law
 
 
 @dataclass(frozen=True)
@@ -25,18 +25,28 @@ class Named:
 
     make: the recipe, at its own number of steps or another    target, criterion: of F1 over the seeds
     share: about where it crosses that target, in multiples of the law (a guess, for estimates of cost)
+    arithmetic: of training    starts: initial weights that an instance may try
+    bracket: where to begin, in multiples of Gardner's budget, and to climb over the heads from its best (None: from the
+    law, all heads side by side, and a level on each side of the crossing)
     """
 
     make: Callable[..., Recipe]
     target: float
     criterion: str
     share: float
+    arithmetic: str = "fp32"
+    starts: int = 1
+    bracket: tuple[float, float] | None = None
 
 
 RECIPES = {
     "gradient": Named(recipes.gradient, target=0.99, criterion="mean", share=1.3),
     "hinge": Named(recipes.hinge, target=1.0, criterion="all", share=0.65),  # F1 = 1 is exact: what a squared hinge is for
+    "solver": Named(recipes.solver, target=1.0, criterion="all", share=0.6, arithmetic="fp64", starts=4, bracket=(0.75, 1.0)),
+    "solver-fixed": Named(recipes.solver_fixed, target=1.0, criterion="all", share=0.8, arithmetic="fp64", bracket=(0.85, 1.1)),
 }
+MOST_STARTS = 1000
+NEAR = 0.7  # f1_best of a start below which others were hardly ever seen to do better (docs/solver.md)
 SEED_STRIDE = 1_000_000  # replicate i of `--seed s` is s * 1,000,000 + i, so that seeds never share instances
 CRITERIA = ("mean", "all", "any")
 THRESHOLDS = {"own": "f1", "best": "f1_best"}
@@ -109,16 +119,18 @@ def relations_question(
     batches: int | None = None,
     replay: bool = False,
     sharing: str | None = None,
-    arithmetic: str = "fp32",
+    arithmetic: str | None = None,
+    starts: int | None = None,
 ) -> Question:
     """The capacity D_K* of a cell: the smallest key budget, over the heads tried, whose F1 meets the target.
 
-    target, criterion: by default the recipe's own (`RECIPES`)    arithmetic: of training; judged in fp64 always
+    target, criterion, arithmetic, starts: by default the recipe's own (`RECIPES`)    arithmetic: of training; judged in
+    fp64 always    starts: initial weights that an instance may try, one after another, until one meets the target
     contexts: show a random context of so many items at every step, and not all    batches, replay: show rows in so many
     batches, one after another, without or with those before (`recipes.showing`); judged on all pairs always
     sharing: of heads among the types of typed relations (`problems.typed.TypedChannel`)
     """
-    named = RECIPES[_named(recipe, RECIPES, "--recipe", "The solver is not built yet; use one of these.")]
+    named = RECIPES[_named(recipe, RECIPES, "--recipe", "Use one of these.")]
     criterion = _named(named.criterion if criterion is None else criterion, CRITERIA, "--criterion", "Choose one.")
     threshold = _named(threshold, THRESHOLDS, "--threshold", "Choose one.")
     target = named.target if target is None else target
@@ -133,7 +145,7 @@ def relations_question(
     if batches is not None:
         batches = whole(batches, "--batches", "Leave it out to show all at once.")
         require(batches <= problem.items, f"`--batches <= {problem.items}`", batches, "Use fewer.")
-    instrument = _instrument(problem, sharing, shown_in_part=contexts is not None or batches is not None)
+    instrument = _instrument(problem, sharing, contexts is not None or batches is not None, solved=named.bracket is not None)
     fix = "Try 1,2,4, or leave it out."
     tried = heads_tried(problem, getattr(instrument, "sharing", ""))
     chosen = list(tried) if heads is None else wholes(heads, "--heads", fix)
@@ -143,7 +155,11 @@ def relations_question(
     if isinstance(instrument, TypedChannel) and isinstance(problem, TypedRelations):
         for count in chosen:
             replace(instrument, heads=count).check_types(problem.types)
-    arms = tuple(_arm(problem, h, budgets) for h in chosen)
+    arms = tuple(_arm(problem, h, budgets, named.bracket) for h in chosen)
+    starts = named.starts if starts is None else whole(starts, "--starts", "Try 3.")
+    require(1 <= starts <= MOST_STARTS, f"`1 <= --starts <= {MOST_STARTS}`", starts, "Try 3.")
+    arithmetic = named.arithmetic if arithmetic is None else arithmetic
+    climbs = named.bracket is not None and budgets is None
     return Question(
         problem=problem,
         instrument=instrument,
@@ -157,30 +173,48 @@ def relations_question(
         target=target,
         criterion=criterion,
         search=key_budgets is None,
+        guard=1 if named.bracket is None else 0,
+        climb=_most_promising(problem, chosen) if climbs else None,
+        starts=starts,
+        near=NEAR if starts > 1 else 0.0,
     )
 
 
-def _instrument(problem: AnyRelations, sharing: str | None, shown_in_part: bool) -> Channel | TypedChannel:
+def _instrument(problem: AnyRelations, sharing: str | None, shown_in_part: bool, solved: bool) -> Channel | TypedChannel:
     """What is trained: a channel, or one with types; the question says with how many heads."""
     if isinstance(problem, Relations):
         require(sharing is None, "`--sharing` with `--types` only", shown(sharing), "Leave it out.")
         return Channel(heads=1, d_key=1)
     require(not shown_in_part, "`--contexts`, `--batches` without `--types`", "both", "Leave one out.")
+    require(not solved, "`--recipe` of first order with `--types`", "a solver", "Use gradient or hinge.")
     sharing = _named("partitioned" if sharing is None else sharing, SHARING, "--sharing", "Choose one.")
     return TypedChannel(heads=1 if sharing == "shared" else problem.types, d_key=1, sharing=sharing)
 
 
-def _arm(problem: AnyRelations, heads: int, budgets: list[int] | None) -> Arm:
-    """One number of heads: all budgets with d_key <= d_model, and the bracket [law / 2, 2 law] among them."""
+def _most_promising(problem: AnyRelations, heads: Sequence[int]) -> int:
+    """Which number of heads the Gardner budget puts first; the most heads, if it says that none will do."""
+    budgets = [gardner_budget(problem.edges, problem.items, problem.d_model, h) for h in heads]
+    known = [(budget, i) for i, budget in enumerate(budgets) if budget is not None]
+    return min(known)[1] if known else len(heads) - 1
+
+
+def _arm(problem: AnyRelations, heads: int, budgets: list[int] | None, bracket: tuple[float, float] | None) -> Arm:
+    """One number of heads: all budgets with d_key <= d_model, and a bracket among them.
+
+    bracket: in multiples of Gardner's budget; where there is none, it is [law / 2, 2 law]
+    """
     if budgets is not None:
         require(min(budgets) >= 1, "`--key-budgets >= 1`", min(budgets), "Give at least one dimension.")
         for budget in budgets:
             Channel(heads=1, d_key=1).with_budget(heads, budget)
         return Arm(heads=heads, levels=tuple(budgets), low=budgets[0], high=budgets[-1])
     levels = tuple(heads * d_key for d_key in range(1, problem.d_model + 1))
-    guess = law(problem.edges, problem.d_model)
-    low = max((level for level in levels if 2 * level <= guess), default=levels[0])
-    high = min((level for level in levels if level >= 2 * guess), default=levels[-1])
+    guess, factors = law(problem.edges, problem.d_model), (0.5, 2.0)
+    predicted = gardner_budget(problem.edges, problem.items, problem.d_model, heads) if bracket else None
+    if predicted is not None and bracket is not None:
+        guess, factors = predicted, bracket
+    low = max((level for level in levels if level <= factors[0] * guess), default=levels[0])
+    high = min((level for level in levels if level >= factors[1] * guess), default=levels[-1])
     return Arm(heads=heads, levels=levels, low=low, high=high)
 
 

@@ -10,6 +10,7 @@ import csv
 import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from keyspan.specs import Channel, Run, is_known
 LEAST_SEEDS = 3
 COLUMNS = (
     *("items", "d_model", "graph", "embeddings", "recipe"),
-    *("heads", "d_key", "key_budget", "seeds", "exact", "steps", "steps_taken", "keyspan", "command"),
+    *("heads", "d_key", "key_budget", "seeds", "exact", "starts", "steps", "steps_taken", "keyspan", "command"),
 )
 Row = dict[str, Any]
 _Point = tuple[Relations, str, int, Channel]  # the cell, the recipe's name, its steps, the channel
@@ -35,13 +36,17 @@ def record_rows(records: Iterable[Record]) -> list[Row]:
     """The table, by cell and recipe.
 
     Among points that are exact the smallest key budget wins, then the one with fewest steps, then with fewest heads.
-    steps: most that the recipe takes    steps_taken: by the slowest of the seeds    keyspan: version that measured
+    starts: initial weights that the unluckiest seed needed    steps: most that the recipe takes from one start
+    steps_taken: by the slowest of the seeds, from the start that held    keyspan: version that measured
     """
     points: dict[_Point, dict[int, Record]] = defaultdict(dict)
-    for record in records:
+    for record in sorted(records, key=_draw):
         point = _point(record)
         if point is not None:
-            points[point].setdefault(int(record.run["replicate"]), record)
+            here, seed = points[point], int(record.run["replicate"])
+            if record.verdict.exact and not here.setdefault(seed, record).verdict.exact:
+                here[seed] = record
+            here.setdefault(seed, record)
     best: dict[tuple[Relations, str], tuple[tuple[int, int, int], Row]] = {}
     for (problem, recipe, steps, channel), found in points.items():
         seeds = next(i for i in range(len(found) + 1) if i not in found)  # 0, 1, 2 ... without a gap
@@ -56,6 +61,10 @@ def record_rows(records: Iterable[Record]) -> list[Row]:
     return sorted(rows, key=lambda row: [row[c] for c in ("items", "d_model", "graph", "embeddings", "recipe")])
 
 
+def _draw(record: Record) -> int:
+    return int(record.run["recipe"].get("draw", 0)) if isinstance(record.run.get("recipe"), Mapping) else 0
+
+
 def _point(record: Record) -> _Point | None:
     """What a record is a seed of, if one command can measure it again."""
     parts = [record.run[name] for name in ("problem", "instrument", "recipe")]
@@ -68,8 +77,9 @@ def _point(record: Record) -> _Point | None:
     named = RECIPES.get(recipe.name)
     as_asked = (
         named is not None
-        and named.make(steps=recipe.steps) == recipe
-        and (run.stopping, run.arithmetic) == (DEFAULT_STOPPING, "fp32")
+        and named.make(steps=recipe.steps) == replace(recipe, draw=0)
+        and (recipe.draw == 0 or named.starts > 1)
+        and (run.stopping, run.arithmetic) == (DEFAULT_STOPPING, named.arithmetic)
         and "file" not in (problem.graph.name, problem.embeddings.name)
     )
     return (problem, recipe.name, recipe.steps, channel) if as_asked else None
@@ -87,14 +97,15 @@ def _row(problem: Relations, recipe: str, steps: int, channel: Channel, measured
         "key_budget": channel.key_budget,
         "seeds": len(measured),
         "exact": sum(bool(r.verdict.exact) for r in measured),
+        "starts": 1 + max(map(_draw, measured)),
         "steps": steps,
         "steps_taken": max(int(r.provenance.get("steps", steps)) for r in measured),
         "keyspan": max(str(r.provenance.get("keyspan", "")) for r in measured),
-        "command": shlex.join(command(problem, recipe, steps, channel, len(measured))),
+        "command": shlex.join(command(problem, recipe, steps, channel, len(measured), 1 + max(map(_draw, measured)))),
     }
 
 
-def command(problem: Relations, recipe: str, steps: int, channel: Channel, seeds: int) -> list[str]:
+def command(problem: Relations, recipe: str, steps: int, channel: Channel, seeds: int, starts: int = 1) -> list[str]:
     """The command that measures one point, held to exactness in all seeds."""
     words = ["keyspan", "measure", "relations", "--items", str(problem.items), "--d-model", str(problem.d_model)]
     if problem.graph != Relations(items=problem.items, d_model=problem.d_model).graph:
@@ -106,6 +117,8 @@ def command(problem: Relations, recipe: str, steps: int, channel: Channel, seeds
     named = RECIPES[recipe]
     if steps != named.make().steps:
         words += ["--steps", str(steps)]
+    if starts > named.starts:
+        words += ["--starts", str(starts)]
     if (named.target, named.criterion) != (1.0, "all"):
         words += ["--target", "1", "--criterion", "all"]
     return words
