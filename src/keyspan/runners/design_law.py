@@ -14,7 +14,7 @@ from typing import Any
 
 from keyspan.errors import BadInput
 from keyspan.evidence.cells import Cell
-from keyspan.evidence.design_law import DesignLaw, fit_design, usable
+from keyspan.evidence.design_law import FEATURES, DesignLaw, fit_design, usable
 from keyspan.evidence.record import head
 from keyspan.evidence.shipped import FITTED, cells_of
 from keyspan.files.documents import read_json
@@ -37,12 +37,10 @@ class DesignFit:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON of `keyspan fit design`."""
-        gone = [{"cell": name, "reason": why} for name, why in self.left_out]
-        data = head() | {
-            "model": "design",
-            "parameters": dict(zip(self.law.to_dict()["features"], self.law.theta, strict=True)),
-        }
-        return data | self.law.to_dict() | {"own": self.own, "left_out": gone, "path": self.path, "trained_now": 0}
+        law, gone = self.law, [{"cell": name, "reason": why} for name, why in self.left_out]
+        named = dict(zip(FEATURES, law.theta, strict=True))
+        more = {"own": self.own, "left_out": gone, "path": self.path, "trained_now": 0}
+        return head() | {"model": "design", "formula": law.formula, "parameters": named} | law.to_dict() | more
 
 
 def fit_design_law(
