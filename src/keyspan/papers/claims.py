@@ -14,7 +14,7 @@ from importlib import resources
 from typing import Any
 
 from keyspan.errors import BadInput
-from keyspan.papers.figures import Found, Paper
+from keyspan.papers.figures import Check, Found, Paper
 
 SEEDS = 3  # below, a point is no evidence: the tier `smoke` shows that everything works, and decides nothing
 
@@ -174,5 +174,11 @@ def judge_one(claim: Claim, found: Found, paper: Paper) -> Judged:
 
 def compute(claim: Claim, paper: Paper) -> Judged:
     """What theory alone says of a claim. What is computed has no interval but itself."""
-    value = float(paper.checks[claim.statistic]())
+    value = _computed(paper.checks[claim.statistic])
     return Judged(claim, "theory", "", value, value, value, claim.holds(value), None)
+
+
+@cache
+def _computed(check: Check) -> float:
+    """What a check comes to: always the same, so once a process will do."""
+    return float(check())
