@@ -37,7 +37,8 @@ def kill_many(out: Path, wanted: int, until: float) -> bool:
             left -= len(found)
             say(f"episode {number}: {len(found)} kills, {max(0, left)} to go")
             number += 1
-    picture.draw(out / "kills.csv", out / "kills.svg")
+    if log.read(out / "kills.csv"):
+        picture.draw(out / "kills.csv", out / "kills.svg")
     return left <= 0
 
 
@@ -85,10 +86,9 @@ def memory_of(out: Path, runs: int) -> bool:
     """Peak memory of what reads a store of so many runs."""
     if not log.read(out / "memory.csv"):
         with tempfile.TemporaryDirectory(prefix="keyspan-memory-") as name:
-            found = memory.peaks(Path(name), runs)
-        log.write(out / "memory.csv", found)
-        for peak in found:
-            say(str(peak))
+            for peak in memory.peaks(Path(name), runs):
+                log.write(out / "memory.csv", [peak])
+                say(str(peak))
     return True
 
 

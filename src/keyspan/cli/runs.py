@@ -34,10 +34,11 @@ def list_runs(
     shown = limit if limit is not None or current.json else 50
     with open_store(current.store, read_only=True, missing_ok=True) as store:
         total = store.count()
-        rows = [flat_row(record) for record in store.records(kind=kind, status=status, limit=shown)]
-    if current.json:
-        show.print_json(head() | {"runs": rows, "run_ids": sorted(r["run_id"] for r in rows), "total": total})
-        return 0
+        found = (flat_row(record) for record in store.records(kind=kind, status=status, limit=shown))
+        if current.json:
+            show.print_json_rows(head(), "runs", found, "run_id", {"total": total})
+            return 0
+        rows = list(found)
     columns = ["run_id", "kind", "status", "items", "d_model", "heads", "d_key", "replicate", "f1", "exact", "steps"]
     out = show.console()
     left_out: list[str] = []

@@ -6,7 +6,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.console import Console, Group
@@ -27,6 +27,25 @@ def console(stderr: bool = False) -> Console:
 def print_json(data: dict[str, Any]) -> None:
     """Exactly one JSON document on stdout."""
     sys.stdout.write(json.dumps(data, indent=2, allow_nan=False) + "\n")
+
+
+def print_json_rows(before: dict[str, Any], name: str, rows: Iterable[dict[str, Any]], key: str, after: dict[str, Any]) -> None:
+    """The same for a document with more rows than memory should hold, all of it or nothing. key: of a row; all are listed"""
+    import shutil
+    import tempfile
+    import textwrap
+
+    with tempfile.SpooledTemporaryFile(max_size=2**23, mode="w+", encoding="utf-8") as text:
+        text.write(json.dumps(before, indent=2, allow_nan=False)[:-2] + f',\n  "{name}": [')
+        end, ids = "", list[str]()
+        for row in rows:
+            ids.append(row[key])
+            text.write((",\n" if end else "\n") + textwrap.indent(json.dumps(row, indent=2, allow_nan=False), "    "))
+            end = "\n  "
+        rest = {f"{key}s": sorted(ids)} | after
+        text.write(end + "],\n" + json.dumps(rest, indent=2, allow_nan=False)[2:] + "\n")
+        text.seek(0)
+        shutil.copyfileobj(text, sys.stdout)
 
 
 def flush() -> None:
