@@ -53,6 +53,9 @@ QUICK = {  # where a section's own commands take long, or need more
     "bench": "keyspan bench --device cpu --case 16x8x2x4 --members 2 --rounds 1 --seconds 0.02 --workers 1 --no-growth",
     "calibrate": "keyspan calibrate --dimension 2 --seeds 10",
     "fit law": "keyspan fit law --from cells.csv",
+    "fit ecm": "keyspan fit ecm --from decoders.csv",
+    "predict ecm": "keyspan predict ecm --heads 2 --length 8 --d-model 12 --from decoders.csv",
+    "measure sequences": "keyspan measure sequences --heads 1 --length 4 --d-model 4 --vocab 8 --steps 8 --seeds 1 --jobs 1",
     "reproduce": "keyspan reproduce adler:fig1",
     "sweep": "keyspan sweep law.toml",
     "measure labels": "keyspan measure labels --heads 2 --d-head 4 --context 4 --d-model 8 --recipe explicit --seeds 1",
@@ -220,6 +223,8 @@ def test_fields_are_those_of_the_json(title: str, empty_folder: Path, monkeypatc
     grid = "[[grid]]\nitems = 16\nd_model = 16\nheads = [1]\nkey_budgets = [4]\nseeds = 1\n"
     (empty_folder / "law.toml").write_text(grid)
     (empty_folder / "cells.csv").write_text("items,d_model,key_budget\n128,32,24\n128,16,72\n512,64,48\n")
+    decoders = [f"{h},{n},{b},{b * b // n}\n" for h in (1, 2) for n in (4, 8) for b in (8, 16)]
+    (empty_folder / "decoders.csv").write_text("heads,length,d_model,capacity\n" + "".join(decoders))
     words = shlex.split(QUICK.get(title, shown[0]))
     given = json.loads(run_line([*words, "--json"], empty_folder))
     assert told == set(given) - {"schema", "keyspan"}

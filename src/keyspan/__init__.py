@@ -23,6 +23,7 @@ _WHERE = {
     "Labels": "keyspan.problems.contexts",
     "Record": "keyspan.evidence.record",
     "Relations": "keyspan.problems.relations",
+    "Sequences": "keyspan.problems.sequences",
     "TypedRelations": "keyspan.problems.typed",
     "Verdict": "keyspan.verdict",
     "audit": "keyspan.advice.audit",
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from keyspan.problems.contexts import Labels as Labels
     from keyspan.problems.dichotomies import Dichotomies as Dichotomies
     from keyspan.problems.relations import Relations as Relations
+    from keyspan.problems.sequences import Sequences as Sequences
     from keyspan.problems.typed import TypedRelations as TypedRelations
     from keyspan.runners.cells import fit as fit
     from keyspan.runners.lab import Lab as Lab

@@ -206,7 +206,9 @@ class Question(Spec, family="question", version=1):
     only as long as they beat it (None: all arms, side by side)    starts: initial weights that a replicate may try at a
     level, one after another, until one meets the target: the recipe's draw and the next ones    near: after a start
     whose `f1_best` is less, none is tried any more: it was not the start's fault (and if all must meet the target, none
-    of the other replicates tries another, either)    beyond: of a load, multiples of the crossing that are measured as well
+    of the other replicates tries another, either)    goal: `crossing`, or `peak`: the largest mean of the score over the
+    levels of a load (the target then decides nothing)    beyond: of a load, multiples of the crossing that are measured
+    as well
     """
 
     problem: Spec
@@ -226,12 +228,14 @@ class Question(Spec, family="question", version=1):
     climb: int | None = field(default=None, metadata={"absent": None})
     starts: int = field(default=1, metadata={"absent": 1})
     near: float = field(default=0.0, metadata={"absent": 0.0})
+    goal: str = field(default="crossing", metadata={"absent": "crossing"})
     beyond: tuple[float, ...] = field(default=(), metadata={"absent": ()})
 
     def check(self) -> None:
         require(self.knob in ("budget", "load"), "`knob` in budget|load", repr(self.knob), "Choose one.")
         require(self.criterion in ("mean", "all", "any"), "`criterion` in mean|all|any", repr(self.criterion), "Pick.")
         require(0 < self.target <= 1, "`0 < target <= 1`", self.target, "Scores are fractions.")
+        require(self.goal in ("crossing", "peak"), "`goal` in crossing|peak", repr(self.goal), "Choose one.")
         require(len(self.replicates) >= 1, "`seeds >= 1`", len(self.replicates), "Measure at least one seed.")
         require(self.guard >= 0, "`guard >= 0`", self.guard, "Use 0 for none.")
         require(self.pilot >= 1, "`pilot >= 1`", self.pilot, "At least one replicate leads the search.")

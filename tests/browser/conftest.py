@@ -28,7 +28,7 @@ FLAGS = (
 )
 SHOTS = ROOT / ".cache" / "screenshots"
 AXE = (Path(__file__).parent / "axe" / "axe.min.js").read_text("utf-8")
-SLOW = 30_000  # milliseconds that a busy machine may take
+SLOW = 90_000  # milliseconds that a busy machine may take
 
 
 @pytest.fixture(scope="session")

@@ -132,7 +132,7 @@ def test_csv_holds_flat_columns(tmp_path: Path) -> None:
         "device": "cpu",
         "keyspan": str(RECORDS[0].provenance["keyspan"]),
         "created": str(RECORDS[0].provenance["created"]),
-    }
+    } | dict.fromkeys(("recited", "shown", "stored_bits", "vocabulary", "length", "library"), "")
     assert failed["status"] == "diverged"
     assert {failed[name] for name in ("exact", "f1", "margin", "threshold")} == {""}  # a failure is never a number
     assert {unit[name] for name in ("heads", "d_key", "key_budget")} == {""}

@@ -23,6 +23,7 @@ from keyspan.files.arrays import read_array
 from keyspan.files.checkpoints import open_checkpoint
 from keyspan.files.contents import Contents
 from keyspan.files.graphs import read_graph
+from keyspan.files.tokens import read_tokens
 from keyspan.files.weights import read_weights
 
 SHA = "0" * 64
@@ -45,6 +46,9 @@ READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "rows": ("x.safetensors", read_array),
     "tensors": ("x.safetensors", read_every_tensor),
     "weights": ("w.safetensors", read_weights),
+    "table": ("t.tsv", lambda path: read_tokens(path, 2)),
+    "ids": ("t.csv", lambda path: read_tokens(path, 2, "ids")),
+    "text": ("t.md", lambda path: read_tokens(path, 3)),
     "contents": (f"{SHA}.npy", lambda path: Contents(path.parent).get(SHA)),
 }
 
@@ -55,6 +59,10 @@ def good(kind: str) -> bytes:
     buffer = io.BytesIO()
     if kind in ("csv", "txt"):
         return b"\xef\xbb\xbfsource,target\n# x\n0,1\n2,3\n10,2147483647\n"
+    if kind in ("table", "text"):
+        return "\ufeffrome\tcapital\titaly\r\nné\tà\tParis\n".encode()
+    if kind == "ids":
+        return b"# x\n1,2,3\n7,2,1048575\n"
     if kind == "csr":
         parts = {"data": np.ones(3), "indices": np.array([1, 4, 2]), "indptr": np.array([0, 2, 2, 3, 3, 3])}
         np.savez(buffer, format=b"csr", shape=[5, 5], **parts)  # type: ignore[arg-type]

@@ -44,8 +44,8 @@ class Patient(AdamOptimizer):
         state["clock"] += 1
 
 
-def patient(phase: Spec, fused: torch.device | None = None) -> Optimizer:
-    return Patient(phase) if isinstance(phase, Adam) else make_optimizer(phase, fused)
+def patient(phase: Spec, fused: torch.device | None = None, clocked: torch.device | None = None) -> Optimizer:
+    return Patient(phase) if isinstance(phase, Adam) else make_optimizer(phase, fused, clocked)
 
 
 @pytest.fixture

@@ -19,7 +19,9 @@ from keyspan.cli import (
     fit,
     ledger,
     measure,
+    measure_sequences,
     options,
+    predict,
     report,
     reproduce,
     runs,
@@ -46,10 +48,12 @@ app = typer.Typer(
 app.command("design")(design.design)
 app.command("construct")(construct.construct)
 app.command("certify")(certify.certify)
+assert measure_sequences  # imported so that its command is there
 app.command("audit")(audit.audit)
 app.add_typer(measure.app, name="measure")
 app.command("calibrate")(calibrate.calibrate)
 app.add_typer(fit.app, name="fit")
+app.add_typer(predict.app, name="predict")
 app.command("reproduce")(reproduce.reproduce)
 app.command("ledger")(ledger.ledger)
 app.command("sweep")(sweep.sweep)

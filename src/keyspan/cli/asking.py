@@ -30,6 +30,11 @@ def contents(hand_out: Path | None = None) -> Contents:
     return Contents(None) if current.dry_run else lab().contents
 
 
+def bars() -> Bars:
+    """Progress on a terminal, for who asks more than once."""
+    return Bars()
+
+
 def ask(questions: list[Question], jobs: int | None, weights: Path | None = None) -> list[Outcome]:
     """Answer questions with progress on a terminal."""
     with Bars() as bars:

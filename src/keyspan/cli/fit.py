@@ -33,6 +33,45 @@ def law(
     return 0
 
 
+@app.command("ecm")
+def ecm(
+    source: Path | None = typer.Option(None, "--from", help="A .csv of cells, or a .jsonl of records (default: the store)."),
+    regime: str = typer.Option("saturated", help="saturated|budgeted: they are never mixed."),
+) -> int:
+    """How many sequences a decoder recites, as a law of its heads, width and length: the published one and its rivals."""
+    from keyspan.cli import show
+    from keyspan.runners.sequence_fits import fit_sequences
+
+    data = fit_sequences(source=source, store=current.store, regime=regime).to_dict()
+    if current.json:
+        show.print_json(data)
+    else:
+        _print_ecm(data)
+    return 0
+
+
+def _print_ecm(data: dict[str, Any]) -> None:
+    from keyspan.cli import show
+
+    out = show.console()
+    models = [data, *data["rivals"]]
+    rows = []
+    for m in models:
+        splits = {split["what"]: show.interval(split["mape"], 3) for split in m["held_out"]}
+        held = [splits.get(what, "-") for what in ("heads", "d_model", "length")]
+        rows.append([m["model"], _parameters(m), show.number(m["mape"]), show.number(m["mape_held_out"]), *held])
+    title = (
+        f"Laws of {data['regime']} cells, {data['cells_used']} of them, the best on unseen ones first (errors are fractions)"
+    )
+    columns = ["law", "constants [95%]", "error", "held out", "most heads", "widest", "longest"]
+    out.print(show.table(title, columns, rows, left=2))
+    for m in models:
+        out.print(f"{m['model']}: C = {m['formula']} ({m['origin']})" + (f"; {m['note']}" if m["note"] else ""))
+    for gone in data["left_out"]:
+        out.print(f"left out   {gone['cell']}: {gone['reason']}")
+    out.print(f"fit        {data['fit_id']}")
+
+
 def _print(data: dict[str, Any]) -> None:
     from keyspan.cli import show
 

@@ -191,10 +191,11 @@ def _url(name: str) -> str:
 def decodable() -> None:
     """Import the families whose specs a record may hold, so that they can be decoded and their ids checked."""
     from keyspan.lab import recipes
-    from keyspan.problems import contexts, dichotomies, relations
+    from keyspan.problems import contexts, dichotomies, in_context, placed, relations, sequences, typed
     from keyspan.theory import constructions
 
-    assert recipes and contexts and dichotomies and relations and constructions
+    assert recipes and constructions
+    assert contexts and dichotomies and in_context and placed and relations and sequences and typed
 
 
 @app.command("remove")

@@ -5,8 +5,10 @@ CSV columns, empty where a record has no such fact (a failure has no numbers):
     exact                                     `true` or `false`
     f1, f1_best, precision, recall            scores of the verdict, if it has them
     fitted, accuracy, margin, threshold       more scores
+    recited, shown, stored_bits               scores of a recital
     heads, d_key, key_budget                  the instrument; key_budget = heads * d_key
-    items, d_model, dimension, examples       sizes of the problem, wherever its spec holds them
+    items, d_model, dimension, examples       sizes of the problem, or of the instrument, wherever a spec holds them
+    vocabulary, length, library               sizes of a problem of sequences
     graph, embeddings, recipe                 parts of the run, by name
     replicate, arithmetic                     the rest of the run
     steps, seconds, device, keyspan, created  the provenance
@@ -30,8 +32,11 @@ from keyspan.evidence.record import Record
 from keyspan.evidence.store import BATCH, Store
 from keyspan.files.paths import replacing
 
-SCORES = ("f1", "f1_best", "precision", "recall", "fitted", "accuracy", "margin", "threshold")
-SIZES = ("items", "d_model", "dimension", "examples")
+SCORES = (
+    *("f1", "f1_best", "precision", "recall", "fitted", "accuracy", "margin", "threshold"),
+    *("recited", "shown", "stored_bits"),
+)
+SIZES = ("items", "d_model", "dimension", "examples", "vocabulary", "length", "library")
 DEEPEST = 50  # how deep a record may be nested; one of ours has some six levels
 FACTS = ("steps", "seconds", "device", "keyspan", "created")
 COLUMNS = (
@@ -116,7 +121,8 @@ def row(record: Record) -> dict[str, Any]:
         "arithmetic": run.get("arithmetic"),
     }
     flat |= {name: verdict.scores.get(name) for name in SCORES}
-    flat |= {name: _find(run.get("problem"), name) for name in SIZES}
+    sizes = {name: _find(run.get("problem"), name) for name in SIZES}
+    flat |= sizes | {"d_model": sizes["d_model"] or _find(run.get("instrument"), "d_model")}
     flat |= {name: record.provenance.get(name) for name in FACTS}
     return {name: flat[name] if isinstance(flat[name], str | int | float) else None for name in COLUMNS}
 

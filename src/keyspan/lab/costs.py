@@ -11,10 +11,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from keyspan.attention.shapes import Heads, Routed
+from keyspan.decoders import Decoder, layout, parameters
 from keyspan.problems.contexts import Labels
 from keyspan.problems.in_context import InContext
 from keyspan.problems.placed import Placed
 from keyspan.problems.relations import Relations
+from keyspan.problems.sequences import Sequences
 from keyspan.problems.shown import Contexts
 from keyspan.problems.typed import TypedChannel, TypedRelations
 from keyspan.specs import Channel, Layer, Run
@@ -27,6 +29,8 @@ PER_WEIGHT = 1.5e-9  # seconds per attention weight or output and pass: softmax,
 PER_LAYER_STEP = 1.2e-4  # seconds that a step of a layer costs in any case
 PER_PASS = 6e-10  # seconds per number that an elementwise operation reads and writes, forwards and backwards
 PER_CREW = 2e-4  # seconds of a step that a member of a small crew pays for what is not arithmetic
+PER_TOKEN_FLOP = 2.2e-11  # of a decoder's products, softmaxes and activations together
+PER_CALL = 2.5e-4  # seconds of a decoder's step that are calls, shared by members that step together
 PER_SMALL_FLOP = 3e-10  # the same for a linear unit's products, which are bound by memory
 
 
@@ -98,6 +102,27 @@ def of_linear(run: Run) -> Cost:
     return Cost(4.0 * size, 4.0 * size * PER_SMALL_FLOP, 8.0 * size)
 
 
+def of_decoder(run: Run) -> Cost:
+    """A decoder on sequences: three passes through all matrices for every token, and the attention among tokens.
+
+    Memory: what a step keeps for its way back, weights with their moments, the library.
+    """
+    problem, decoder = run.problem, run.instrument
+    assert isinstance(problem, Sequences) and isinstance(decoder, Decoder)
+    batch, length = getattr(run.recipe, "batch", None) or problem.sequences, problem.length
+    tables = (problem.vocabulary + length) * decoder.d_model
+    weights = sum(w.size for w in layout(decoder, problem.vocabulary, length)) - tables
+    if decoder.tied:
+        weights += problem.vocabulary * decoder.d_model
+    tokens = float(batch * length)
+    flops = 6.0 * tokens * (weights + 2.0 * decoder.layers * length * decoder.width)
+    kept = decoder.layers * (10 * decoder.d_model + 3 * decoder.hidden + 8 * decoder.width + 3 * decoder.heads * length)
+    memory = 4.0 * tokens * (kept + 3 * problem.vocabulary) + 20.0 * parameters(decoder, problem.vocabulary, length)
+    memory += 8.0 * problem.places * (length + 2)
+    sizes = tuple(str(value) for value in decoder.to_json().values())
+    return Cost(flops, flops * PER_TOKEN_FLOP + PER_CALL, memory, sizes)
+
+
 def of_layer(run: Run) -> Cost:
     """A layer on labelled contexts: the products of its weights, those with the tokens of a minibatch, and looks at all
     examples between them.
@@ -135,6 +160,7 @@ def of_typed(run: Run) -> Cost:
 
 COSTS: dict[str, Callable[[Run], Cost]] = {
     "channel": of_channel,
+    "decoder": of_decoder,
     "heads": of_heads,
     "layer": of_layer,
     "linear-unit": of_linear,

@@ -18,6 +18,7 @@ import torch
 from keyspan.attention import kernels
 from keyspan.attention.instrument import Arrays, Bucket, Params
 from keyspan.attention.losses import PAIR_LOSSES
+from keyspan.decoders import Decoder
 from keyspan.errors import BadInput
 from keyspan.lab.checkpoints import Saved
 from keyspan.lab.host import Case, Control, Finished, Member
@@ -32,6 +33,7 @@ OWN = "own."  # before the names of what an instrument's members carry along, am
 BUCKETS = {  # by family of the instrument, or by family and loss
     "channel": "keyspan.attention.channel:ChannelBucket",
     "channel:owned-hinge": "keyspan.attention.owned:OwnedChannelBucket",
+    "decoder": "keyspan.attention.decoder:DecoderBucket",
     "heads": "keyspan.attention.heads:HeadsBucket",
     "layer": "keyspan.attention.layer:LayerBucket",
     "routed": "keyspan.attention.routed:RoutedBucket",
@@ -39,9 +41,10 @@ BUCKETS = {  # by family of the instrument, or by family and loss
     "typed-channel": "keyspan.attention.typed:TypedBucket",
 }
 FUSED = "keyspan.attention.kernels.channel:FusedChannelBucket"
-SHOWN = {  # channels that are not shown all pairs at every step, by family of their recipe's `show`
-    "contexts": "keyspan.attention.sampled:SampledBucket",
-    "batches": "keyspan.attention.growing:GrowingBucket",
+SHOWN = {  # those that are not shown everything at every step, by families of the instrument and of its recipe's `show`
+    "channel:contexts": "keyspan.attention.sampled:SampledBucket",
+    "channel:batches": "keyspan.attention.growing:GrowingBucket",
+    "decoder:ride": "keyspan.attention.decoder:DecoderBucket",
 }
 
 
@@ -66,17 +69,20 @@ def make_bucket(runs: Sequence[Run], device: torch.device) -> Bucket:
         known = "|".join(known for known in BUCKETS if ":" not in known)
         raise BadInput(f"An instrument must be one of {known}, but got {family}.")
     if recipe.show is not None:
-        if not isinstance(runs[0].instrument, Channel):
-            raise BadInput(f"Only a channel can be shown {recipe.show.family}, but got {runs[0].instrument.family}. Show all.")
-        name = SHOWN[recipe.show.family]
+        name = SHOWN.get(f"{family}:{recipe.show.family}")
+        if name is None:
+            who = "|".join(known.partition(":")[0] for known in SHOWN if known.endswith(f":{recipe.show.family}"))
+            raise BadInput(f"Only a {who or 'nobody'} can be shown {recipe.show.family}, but got {family}. Show all.")
     module, _, kind = (FUSED if kernel_of(runs[0], device) == "triton" else name).partition(":")
     made: Bucket = getattr(import_module(module), kind)(runs, recipe.loss, recipe.init_scale, recipe.bias, device)
     return made
 
 
 def optimizer_of(run: Run, phase: int, device: torch.device) -> Optimizer:
-    """The optimiser of a phase of a run's recipe, fused where its instrument is."""
-    return make_optimizer(recipe_of(run).phases[phase], device if kernel_of(run, device) == "triton" else None)
+    """The optimiser of a phase of a run's recipe: fused where its instrument is, by clocks for decoders on a GPU."""
+    fused = device if kernel_of(run, device) == "triton" else None
+    clocked = device if isinstance(run.instrument, Decoder) and device.type == "cuda" else None
+    return make_optimizer(recipe_of(run).phases[phase], fused, clocked)
 
 
 class Crew:

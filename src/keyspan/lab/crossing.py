@@ -23,6 +23,7 @@ DRAWS = 1000
 METHODS = {
     "budget": "95% bootstrap over seeds (drawn together across budgets), from above the highest budget that fails",
     "load": "isotonic regression of the means, 95% bootstrap over seeds within each level",
+    "peak": "the largest mean over the levels, 95% bootstrap over seeds within each level",
 }
 Scores = tuple[float | None, ...]
 
@@ -52,8 +53,16 @@ class Table:
 Meets = Callable[[Question, list[float | None]], bool]
 
 
+def method_of(question: Question) -> str:
+    """How the interval of a question's answer is made."""
+    return METHODS["peak" if question.goal == "peak" else question.knob]
+
+
 def cross(question: Question, tables: list[Table], meets: Meets) -> tuple[Crossing, list[Crossing], int | None]:
     """The crossing over all arms, of each arm, and the index of the arm that attains it."""
+    if question.goal == "peak":
+        each = [_peak(question, table) for table in tables]
+        return each[0], each, 0 if each[0].estimate is not None else None
     if question.knob == "load":
         each = [_load_crossing(question, table) for table in tables]
         best = 0 if each[0].estimate is not None else None
@@ -140,6 +149,19 @@ def _point(levels: NDArray[np.float64], means: NDArray[np.float64], weights: NDA
         return float(levels[fit == target].mean())
     share = (fit[above] - target) / (fit[above] - fit[above + 1])
     return float(levels[above] + share * (levels[above + 1] - levels[above]))
+
+
+def _peak(question: Question, table: Table) -> Crossing:
+    """The largest mean over the levels, with a bootstrap within levels. Failed members are left out and counted."""
+    known = [np.array([s for s in v if s is not None]) for v in table.probed.values()]
+    known = [v for v in known if v.size]
+    if not known:
+        return Crossing(None, None, None)
+    stream = Stream(digest(question.to_json(), "q"), "bootstrap")
+    drawn = [v[stream.integers(v.size, DRAWS * v.size)].reshape(DRAWS, -1).mean(axis=1) for v in known]
+    points = np.sort(np.stack(drawn).max(axis=0))
+    low, high = points[int(0.025 * DRAWS)], points[int(np.ceil(0.975 * DRAWS)) - 1]
+    return Crossing(float(max(v.mean() for v in known)), float(low), float(high))
 
 
 def _load_crossing(question: Question, table: Table) -> Crossing:

@@ -1,7 +1,7 @@
 """The judge: weights + problem -> Verdict, in float64, by tiles. One judge for trained and constructed members alike.
 
 Channels are judged in `lab.channels`, and what is said of them is proved in `lab.proof`; heads of today in `lab.heads`, and
-in `lab.placed` where their items move; layers on labels in `lab.labels`.
+in `lab.placed` where their items move; layers on labels in `lab.labels`; decoders in `lab.sequences`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from keyspan.attention.shapes import Heads, Routed
+from keyspan.decoders import Decoder
 from keyspan.errors import BadInput, require
 from keyspan.lab import one_head
 from keyspan.lab.channels import judge_channel as judge_channel
@@ -21,12 +22,14 @@ from keyspan.lab.labels import judge_layer
 from keyspan.lab.placed import judge_placed
 from keyspan.lab.retention import with_retention
 from keyspan.lab.routed import judge_routed
+from keyspan.lab.sequences import judge_decoder as judge_decoder
 from keyspan.lab.typed import judge_typed
 from keyspan.problems.contexts import LabelInstance
 from keyspan.problems.dichotomies import DichotomyInstance
 from keyspan.problems.in_context import InContextInstance
 from keyspan.problems.placed import PlacedInstance
 from keyspan.problems.relations import RelationInstance
+from keyspan.problems.sequences import SequenceInstance
 from keyspan.problems.typed import TypedChannel, TypedInstance
 from keyspan.specs import Layer, Spec
 from keyspan.verdict import Status, Verdict
@@ -109,6 +112,13 @@ def _(
         scores["margin"] = float(margins.min()) / norm
     witness = {} if fitted else {"largest_possible_margin": residual}
     return Verdict(status=Status.MEASURED, exact=fitted, scores=scores, witness=witness)
+
+
+@judge.register
+def _(instance: SequenceInstance, answers: dict[str, Any], *, certify: bool = False, instrument: Spec | None = None) -> Verdict:
+    if not isinstance(instrument, Decoder):
+        raise BadInput(f"Sequences must be recited by a decoder, but got {getattr(instrument, 'family', None)}. Name it.")
+    return judge_decoder(instance, answers, instrument)
 
 
 @judge.register

@@ -40,10 +40,12 @@ class Optimizer(Protocol):
         ...
 
 
-def make_optimizer(phase: Spec, fused: torch.device | None = None) -> Optimizer:
-    """The optimiser of a phase. fused: the device whose fused kernels may do it"""
+def make_optimizer(phase: Spec, fused: torch.device | None = None, clocked: torch.device | None = None) -> Optimizer:
+    """The optimiser of a phase. fused: the device whose fused kernels may do it    clocked: by every member's own clock"""
     if isinstance(phase, Adam):
-        return AdamOptimizer(phase) if fused is None else FusedAdam(phase, fused)
+        if clocked is not None:
+            return ClockedAdam(phase, clocked)
+        return AdamOptimizer(phase) if fused is None or phase.decay else FusedAdam(phase, fused)
     if isinstance(phase, Lbfgs):
         return LbfgsOptimizer(phase)
     if isinstance(phase, Muon):
@@ -52,14 +54,19 @@ def make_optimizer(phase: Spec, fused: torch.device | None = None) -> Optimizer:
 
 
 def one_cycle(phase: Adam | Muon, step: int) -> float:
-    """Learning rate: peak/start -> peak over the warm-up, then peak -> end times the peak; each along a cosine or a line."""
+    """Learning rate: peak/start -> peak over the warm-up, then peak -> end times the peak; each along a cosine or a line.
+
+    Where the phase has a tail, it stays at the peak between the two.
+    """
     rise = phase.warmup * phase.steps
     if step < rise:
         low = phase.peak / getattr(phase, "start", 25.0)
         share = step / rise
         return low + (phase.peak - low) * (share if getattr(phase, "rise", "") == "linear" else _eased(share))
+    tail = getattr(phase, "tail", None)
+    begins = rise if tail is None else (1 - tail) * phase.steps
     low = phase.peak * getattr(phase, "end", 0.0)
-    share = (step - rise) / (phase.steps - rise)
+    share = max(0.0, (step - begins) / (phase.steps - begins))
     if getattr(phase, "fall", "") == "linear":
         return phase.peak + (low - phase.peak) * share
     return low + (phase.peak - low) * (1 + math.cos(math.pi * share)) / 2
@@ -70,7 +77,7 @@ def _eased(share: float) -> float:
 
 
 class AdamOptimizer:
-    """Adam (Kingma and Ba 2015), bias-corrected, with the phase's one-cycle learning rate."""
+    """Adam (Kingma and Ba 2015), bias-corrected, under the phase's learning rate."""
 
     wants_value, captures, joins = False, False, False
 
@@ -85,11 +92,14 @@ class AdamOptimizer:
         """One update."""
         p = self.phase
         root = math.sqrt(1 - p.beta2 ** (step + 1))
-        rate = one_cycle(p, step) * root / (1 - p.beta1 ** (step + 1))
+        plain = one_cycle(p, step)
+        rate = plain * root / (1 - p.beta1 ** (step + 1))
         for name, w in params.items():
             g, first, second = grads[name], state[f"first.{name}"], state[f"second.{name}"]
             first.mul_(p.beta1).add_(g, alpha=1 - p.beta1)
             second.mul_(p.beta2).addcmul_(g, g, value=1 - p.beta2)
+            if p.decay:
+                w.mul_(1 - plain * p.decay)
             w.addcdiv_(first, second.sqrt().add_(p.epsilon * root), value=-rate)
 
     def finished(self, state: State) -> torch.Tensor | None:
@@ -126,6 +136,41 @@ class FusedAdam(AdamOptimizer):
         for name, w in params.items():
             first, second = state[f"first.{name}"], state[f"second.{name}"]
             fused_adam(w, grads[name], first, second, beta1=self.phase.beta1, beta2=self.phase.beta2, **tables)
+        state["clock"] += 1
+
+
+class ClockedAdam(AdamOptimizer):
+    """The same update in PyTorch's own operations, every member by its own clock, nothing asked of the host.
+
+    So a step can be captured in a CUDA graph, and members may join.
+    """
+
+    captures, joins = True, True
+
+    def __init__(self, phase: Adam, device: torch.device) -> None:
+        super().__init__(phase)
+        roots = [math.sqrt(1 - phase.beta2 ** (step + 1)) for step in range(phase.steps)]
+        plain = [one_cycle(phase, step) for step in range(phase.steps)]
+        rates = [r * root / (1 - phase.beta1 ** (step + 1)) for step, (r, root) in enumerate(zip(plain, roots, strict=True))]
+        shrink, floor = [1 - r * phase.decay for r in plain], [phase.epsilon * root for root in roots]
+        self.table = torch.tensor([rates, floor, shrink], dtype=torch.float64, device=device)
+
+    def start(self, params: Params) -> State:
+        """Moments and clocks at zero."""
+        w = next(iter(params.values()))
+        return super().start(params) | {"clock": torch.zeros(len(w), dtype=torch.int64, device=w.device)}
+
+    def step(self, params: Params, value: torch.Tensor | None, grads: Params, state: State, step: int) -> None:
+        """One update; `step` is the crew's, a member's own is its clock."""
+        p, now = self.phase, self.table[:, state["clock"].clamp(max=self.steps - 1)]
+        for name, w in params.items():
+            rate, floor, shrink = (row.to(w.dtype).view(-1, *[1] * (w.ndim - 1)) for row in now)
+            g, first, second = grads[name], state[f"first.{name}"], state[f"second.{name}"]
+            first.mul_(p.beta1).add_(g, alpha=1 - p.beta1)
+            second.mul_(p.beta2).addcmul_(g, g, value=1 - p.beta2)
+            if p.decay:
+                w.mul_(shrink)
+            w.sub_(first.mul(rate).div_(second.sqrt().add_(floor)))
         state["clock"] += 1
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from keyspan.errors import BadInput, require
-from keyspan.problems.shown import Batches, Contexts
+from keyspan.problems.shown import Batches, Contexts, Ride
 from keyspan.specs import Spec, Stopping
 
 SHAPES = ("cosine", "linear")
@@ -16,7 +16,9 @@ class Adam(Spec, family="adam", version=1):
     """Adam under a one-cycle learning rate: up over the first `warmup` of the steps, then down.
 
     start: the peak over the first rate    end: the last rate over the peak    rise, fall: along a cosine, or linear
+    tail: it stays at the peak until the last `tail` of the steps (None: it falls as soon as it is there)
     epochs: at least so many passes over the examples, whatever `steps` says (`Recipe.with_load` turns them into steps)
+    decay: weights shrink by rate * decay a step (AdamW)
     """
 
     steps: int
@@ -29,7 +31,9 @@ class Adam(Spec, family="adam", version=1):
     end: float = field(default=0.0, metadata={"absent": 0.0})
     rise: str = field(default="cosine", metadata={"absent": "cosine"})
     fall: str = field(default="cosine", metadata={"absent": "cosine"})
+    tail: float | None = field(default=None, metadata={"absent": None})
     epochs: int | None = field(default=None, metadata={"absent": None})
+    decay: float = field(default=0.0, metadata={"absent": 0.0})
 
     def check(self) -> None:
         require(self.start >= 1, "`start >= 1`", self.start, "Try 25: the first rate is the peak over it.")
@@ -41,6 +45,9 @@ class Adam(Spec, family="adam", version=1):
         require(0 <= self.warmup < 1, "`0 <= warmup < 1`", self.warmup, "Try 0.1.")
         require(0 <= self.beta1 < 1 and 0 <= self.beta2 < 1, "`0 <= beta < 1`", (self.beta1, self.beta2), "Try 0.9, 0.999.")
         require(self.epsilon > 0, "`epsilon > 0`", self.epsilon, "Try 1e-8.")
+        rule = "`0 < tail <= 1 - warmup`"
+        require(self.tail is None or 0 < self.tail <= 1 - self.warmup, rule, self.tail, "Try 0.25, or leave it out.")
+        require(0 <= self.decay < 1, "`0 <= decay < 1`", self.decay, "Try 0.01.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +101,7 @@ class Recipe(Spec, family="recipe", version=1):
     certify: the judge must prove a failure to fit, else the member is `unconverged`, not measured; of a channel with one
     head it says where it can that no head would do
     draw: which initial weights, of all those that the instance and the architecture allow (a restart is another draw)
-    show: what a step looks at, where it is not all pairs (`problems.shown`)
+    show: what a step looks at, where it is not all pairs, or not the whole library from the start (`problems.shown`)
     batch: examples of a step; None where a step is shown everything
     """
 
@@ -216,6 +223,40 @@ def separator() -> Recipe:
     """Finds a separating plane, or the proof that there is none: squared hinge, L-BFGS, float64."""
     phase = Lbfgs(steps=6000, memory=10)
     return Recipe(name="separator", revision=1, loss="squared-hinge", phases=(phase,), init_scale=1.0, certify=True)
+
+
+RATE, AT = 0.03, 32  # the learning rate at a batch of 32; it falls as the root of the batch grows
+TAIL = 0.25  # of the steps, over which the rate falls to 0
+SHARE, LEAST = 0.2, 32  # a batch, as a share of the sequences that may be held, and its least size
+
+
+def _recital(name: str, steps: int, batch: int, show: Spec | None, rate: float) -> Recipe:
+    peak = rate * (AT / batch) ** 0.5
+    phase = Adam(steps=steps, peak=peak, warmup=0.02, beta2=0.99, rise="linear", fall="linear", tail=TAIL)
+    return Recipe(name=name, revision=1, loss="recital", phases=(phase,), show=show, batch=batch)
+
+
+def saturated(scale: int, steps: int = 2000, *, ride: bool = True, rate: float = RATE, batch: int | None = None) -> Recipe:
+    """Recital trained for as long as it takes: enough steps that twice as many would hold no more, batches that grow with it.
+
+    scale: about as many sequences as could be held    ride: the library grows, from a quarter of the scale; else all of
+    it is shown    batch: default a fifth of the scale
+    """
+    batch = max(LEAST, round(SHARE * scale / 4) * 4) if batch is None else batch
+    hold = steps - int(TAIL * steps)
+    settle = steps - int(TAIL * steps / 4)
+    riding = Ride(start=max(1, round(scale / 4)), steps=steps, hold=hold, settle=settle)
+    return _recital("saturated", steps, batch, riding if ride else None, rate)
+
+
+def budgeted(steps: int = 400, *, batch: int = 32, rate: float = RATE) -> Recipe:
+    """Recital under one budget for all widths: so many steps of so many sequences, whatever could be held."""
+    return _recital("budgeted", steps, batch, None, rate)
+
+
+def recital_stopping(steps: int) -> Stopping:
+    """Looks at which a ride grows: some 60 in a training. Nobody leaves early, so that stored bits are of whole trainings."""
+    return Stopping(check_every=max(4, steps // 60), retire_exact=False)
 
 
 LABEL_LOSSES = {"classes": "cross-entropy", "values": "squared-error"}

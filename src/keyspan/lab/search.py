@@ -10,6 +10,8 @@ a search that is asked again, or was killed, walks the same path and gives the s
 4. `guard` levels on both sides of the crossing are measured too, in the arms that attain it; of a load, also the levels
    at the multiples `beyond` of the crossing (more examples than are held, of which the largest part may be held).
 
+A question whose goal is a peak walks another path, `peak`.
+
 The first `pilot` replicates alone decide where to go. The answer is computed from all of them. A round knows the rounds
 before it and nothing else, although the verdicts of later ones may be at hand: that is what keeps the path the same.
 """
@@ -20,7 +22,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from keyspan.errors import BadInput
-from keyspan.lab.crossing import METHODS, Crossing, Table, cross
+from keyspan.lab import peak
+from keyspan.lab.crossing import Crossing, Table, cross, method_of
 from keyspan.specs import Arm, Question, Run
 from keyspan.verdict import Status, Verdict
 
@@ -165,6 +168,11 @@ class _Book:
             got = str(error).rstrip(".")
             raise BadInput(f"{got} in the record of {run_id}. Remove it with `keyspan runs remove {run_id}`.") from error
 
+    def mean(self, arm: Arm, level: int) -> float:
+        """Mean score of the pilot at a level; a failed member counts as nothing."""
+        scores = self.scores(arm, level)[: self.question.pilot]
+        return sum(s or 0.0 for s in scores) / len(scores)
+
     def past(self, arm: Arm, level: int) -> bool:
         """Whether the pilot puts a level past the crossing: a budget that passes, or a load that no longer does."""
         passes = meets(self.question, self.scores(arm, level)[: self.question.pilot])
@@ -187,6 +195,9 @@ def _round(book: _Book, paths: list[list[int]]) -> list[list[int]]:
     """The levels that every arm wants next, given the levels on its path so far."""
     if not book.question.search:
         return [[] if path else list(arm.levels) for arm, path in zip(book.question.arms, paths, strict=True)]
+    if book.question.goal == "peak":
+        arms = zip(book.question.arms, paths, strict=True)
+        return [peak.following(arm.levels, arm.low, arm.high, {n: book.mean(arm, n) for n in path}) for arm, path in arms]
     best = min((c for c in _crossings(book, paths) if c is not None), default=None)
     if book.question.climb is not None:
         return _climb(book, paths, best)
@@ -279,7 +290,7 @@ def _crossing(book: _Book, arm: Arm, path: list[int]) -> int | None:
 def _guards(book: _Book, paths: list[list[int]]) -> list[list[int]]:
     """More levels around the crossing, in the arms that attain the answer."""
     question = book.question
-    if not question.search or (question.guard == 0 and not question.beyond):
+    if not question.search or (question.guard == 0 and not question.beyond) or question.goal == "peak":
         return [[] for _ in paths]
     found = _crossings(book, paths)
     best = min((level for level in found if level is not None), default=None)
@@ -313,8 +324,8 @@ def _answer(book: _Book, paths: list[list[int]]) -> Answer:
     )
     probes = tuple(_probes(book, paths))
     failed = sum(p.verdict.status is not Status.MEASURED for p in probes)
-    odd = tuple(_non_monotone(book, paths))
-    return Answer(overall, best, arms, probes, odd, failed, METHODS[question.knob])
+    odd = tuple(_non_monotone(book, paths)) if question.goal == "crossing" else ()
+    return Answer(overall, best, arms, probes, odd, failed, method_of(question))
 
 
 def _probes(book: _Book, paths: list[list[int]]) -> Iterator[Probe]:

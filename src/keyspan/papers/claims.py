@@ -14,7 +14,7 @@ from importlib import resources
 from typing import Any
 
 from keyspan.errors import BadInput
-from keyspan.papers.figures import Found, Paper
+from keyspan.papers.figures import Check, Found, Paper
 
 SEEDS = 3  # below, a point is no evidence: the tier `smoke` shows that everything works, and decides nothing
 
@@ -32,7 +32,8 @@ class Claim:
 
     source: where the paper says it    figures: which of them can decide it, the best first    theory: decided by
     computing alone    why: what is missing to decide it here, then `proxy` comes nearest    interval: of the statistic
-    power: what the check can tell apart    expected: by the paper
+    power: what the check can tell apart    expected: by the paper    unit: what it counts its evidence in, `seeds` of a point
+    or, where the interval is over them, `cells`
     """
 
     id: str
@@ -47,6 +48,7 @@ class Claim:
     expected: str
     figures: tuple[str, ...] = ()
     theory: bool = False
+    unit: str = "seeds"
     why: str | None = None
     proxy: str | None = None
 
@@ -133,6 +135,8 @@ def _check(claim: Claim) -> None:
             f"The claim `{claim.id}` must have a known test with its threshold, but got "
             f"{claim.test!r} {claim.threshold!r}. Correct the file."
         )
+    if claim.unit not in ("seeds", "cells"):
+        raise BadInput(f"The claim `{claim.id}` must count seeds or cells, but got {claim.unit!r}. Correct the file.")
     ways = [name for name in ("figures", "theory", "why") if getattr(claim, name)]
     if len(ways) != 1:
         raise BadInput(
@@ -158,7 +162,7 @@ def judge_one(claim: Claim, found: Found, paper: Paper) -> Judged:
         reason: str | None = f"{len(found.failed_cells)} cells have members without a number"
     elif value is None:
         reason = "too few cells of this tier decide it"
-    elif found.seeds < SEEDS:
+    elif found.seeds < SEEDS and claim.unit == "seeds":
         reason = f"{found.seeds} seeds a point are too few to decide it; take a larger tier"
     else:
         reason = None
@@ -170,5 +174,11 @@ def judge_one(claim: Claim, found: Found, paper: Paper) -> Judged:
 
 def compute(claim: Claim, paper: Paper) -> Judged:
     """What theory alone says of a claim. What is computed has no interval but itself."""
-    value = float(paper.checks[claim.statistic]())
+    value = _computed(paper.checks[claim.statistic])
     return Judged(claim, "theory", "", value, value, value, claim.holds(value), None)
+
+
+@cache
+def _computed(check: Check) -> float:
+    """What a check comes to: always the same, so once a process will do."""
+    return float(check())

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from keyspan.errors import require
 from keyspan.papers.figures import Figure
-from keyspan.problems.ranks import context_ranks, default_tolerance, independent_fraction, kruskal_rank
+from keyspan.problems.ranks import all_independent, context_ranks, default_tolerance, independent_fraction, kruskal_rank
 from keyspan.runners.given import Rows
 from keyspan.seeds import Stream
 
@@ -164,7 +164,7 @@ def usual_rank(queries: NDArray[np.float32], stream: Stream) -> int:
     low, high = 1, min(queries.shape)
     while low < high:
         middle = (low + high + 1) // 2
-        passes = independent_fraction(queries, middle, stream, samples=SAMPLES) == 1.0
+        passes = all_independent(queries, middle, stream, samples=SAMPLES)
         low, high = (middle, high) if passes else (low, middle - 1)
     return low
 

@@ -9,14 +9,14 @@ from typing import Any
 import keyspan
 from keyspan.display import Displayed
 from keyspan.errors import BadInput, shown
-from keyspan.papers import adler, claims, mahdavi, modern
+from keyspan.papers import adler, claims, harma_measured, mahdavi, modern
 from keyspan.papers.figures import Figure, Found, Paper, choose, names
 from keyspan.runners.driver import Outcome
 from keyspan.runners.given import Rows
 from keyspan.specs import Question, canonical
 
 SCHEMA = 1
-PAPERS: Mapping[str, Callable[[], Paper]] = {p.PAPER: p.paper for p in (adler, mahdavi, modern)}
+PAPERS: Mapping[str, Callable[[], Paper]] = {p.PAPER: p.paper for p in (adler, mahdavi, harma_measured, modern)}
 Answerer = Callable[[list[Question]], Sequence[Outcome]]
 
 

@@ -25,6 +25,7 @@ from keyspan.seeds import Stream
 Float = NDArray[np.float64]
 Ints = NDArray[np.int64]
 SETS = 100_000  # sets that are looked at one by one, at most
+GRAM_IS_ENOUGH = 1e-6  # relative: squares of larger ratios are far above what rounds off in float64
 SAMPLES = 200
 CHUNK = 4096  # sets whose singular values are computed together
 
@@ -200,15 +201,42 @@ def independent_fraction(
 
     Singular values count above max(size, d) `unit` times the largest: 2^-23 is float32's, in which the paper computed
     """
+    return sum(int(passed.sum()) for passed in _passed(vectors, size, stream, samples, unit)) / samples
+
+
+def all_independent(
+    vectors: NDArray[np.floating], size: int, stream: Stream, *, samples: int = SAMPLES, unit: float = 2.0**-23
+) -> bool:
+    """Whether `independent_fraction` is 1. The first set that fails ends it."""
+    return all(passed.all() for passed in _passed(vectors, size, stream, samples, unit))
+
+
+def _passed(vectors: NDArray[np.floating], size: int, stream: Stream, samples: int, unit: float) -> Iterator[NDArray[np.bool_]]:
+    """Which of the sets drawn have full rank, some sets at a time."""
     require(1 <= size <= len(vectors), f"1 <= size <= {len(vectors)}", size, "Take fewer.")
-    if size > vectors.shape[1]:
-        return 0.0
-    rows, full = np.asarray(vectors, dtype=np.float64), 0
+    rows = np.asarray(vectors, dtype=np.float64)
     chosen = np.stack([stream.permutation(len(rows))[:size] for _ in range(samples)])
-    for start in range(0, samples, 64):
-        values = np.linalg.svd(rows[chosen[start : start + 64]], compute_uv=False)
-        full += int((values[:, -1] > max(size, rows.shape[1]) * unit * values[:, 0]).sum())
-    return full / samples
+    least = max(size, rows.shape[1]) * unit
+    for start in range(0, samples, 8):
+        sets = rows[chosen[start : start + 8]]
+        if size > rows.shape[1]:
+            yield np.zeros(len(sets), dtype=bool)
+        elif least > GRAM_IS_ENOUGH:
+            yield _gram_passes(sets @ sets.transpose(0, 2, 1), least**2)
+        else:
+            values = np.linalg.svd(sets, compute_uv=False)
+            yield values[:, -1] > least * values[:, 0]
+
+
+def _gram_passes(gram: Float, least: float) -> NDArray[np.bool_]:
+    """Which of these have a smallest eigenvalue above `least` times the largest. gram: (sets, size, size)"""
+    bound = least * np.abs(gram).sum(axis=2).max(axis=1)  # of the largest eigenvalue, from above
+    try:  # what is positive definite after that much is taken off passes for certain, and this is quick
+        np.linalg.cholesky(gram - bound[:, None, None] * np.eye(gram.shape[1]))
+        return np.ones(len(gram), dtype=bool)
+    except np.linalg.LinAlgError:
+        values = np.linalg.eigvalsh(gram)
+        return np.asarray(values[:, 0] > least * values[:, -1])
 
 
 def _at_least(kruskal: Kruskal, wanted: int) -> bool | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from numbers import Real
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keyspan
 from keyspan.display import Displayed
@@ -30,7 +30,10 @@ from keyspan.runners.questions import RECIPES, SEED_STRIDE, default_heads, relat
 from keyspan.specs import Channel, Question, Run, canonical, is_known
 from keyspan.verdict import Verdict
 
-MODELS = ("law",)
+if TYPE_CHECKING:
+    from keyspan.runners.sequence_fits import EcmResult
+
+MODELS = ("law", "ecm")
 LeftOut = tuple[str, str]  # a cell's name, and why it is not used
 
 
@@ -58,14 +61,19 @@ def fit(
     target: float = 0.99,
     graph: str | None = None,
     embeddings: str | None = None,
-) -> FitResult:
-    """Fit a model to measured cells: D_K* = c m' ln m' / d with its rivals.
+    regime: str = "saturated",
+) -> FitResult | EcmResult:
+    """Fit a model to measured cells: the law of key budgets, `D_K* = c m' ln m' / d`, or the empirical capacity model.
 
-    source: a CSV of cells (as fig5 writes) or a JSONL of records (default: the store)    store: URL (default:
-    KEYSPAN_STORE, else a file in the current folder)    recipe, target: only cells measured so; recipes are never mixed
-    graph, embeddings: only this family
+    model: `law`, or `ecm` for sequences    source: a CSV of cells (as the figures write) or a JSONL of records (default:
+    the store)    store: URL (default: KEYSPAN_STORE, else a file in the current folder)    recipe, target: of `law`, only
+    cells measured so; recipes are never mixed    graph, embeddings: only this family    regime: of `ecm`
     """
     require(isinstance(model, str) and model in MODELS, f"`model` in {'|'.join(MODELS)}", shown(model), "Choose one.")
+    if model == "ecm":
+        from keyspan.runners.sequence_fits import fit_sequences
+
+        return fit_sequences(source=source, store=store, regime=regime)
     number = isinstance(target, Real) and not isinstance(target, bool)
     require(number and 0 < target <= 1, "`0 < --target <= 1`", shown(target), "F1 is a fraction; try 0.99.")
     if source is not None and not isinstance(source, str | PathLike):
@@ -93,11 +101,12 @@ def load_cells(source: str | Path | None, store: str | None, target: float) -> t
     if Path(source).suffix.lower() == ".csv":
         return read_cells(source), []
     if Path(source).suffix.lower() == ".jsonl":
-        return recover(_records(Path(source)), target)
+        return recover(read_records(Path(source)), target)
     raise BadInput(f"`--from` must be a .csv of cells or a .jsonl of records, but got {name_of(source)!r}. Name one.")
 
 
-def _records(path: Path) -> Iterator[Record]:
+def read_records(path: Path) -> Iterator[Record]:
+    """The records of a JSONL file, one a line."""
     if not path.is_file():
         raise BadInput(f"`--from` must be a file that exists, but got {name_of(path)!r}. Check the path.")
     with open(path, encoding="utf-8") as lines:
@@ -184,7 +193,7 @@ def _cell(group: _Group, target: float) -> Cell | str:
     full = default_heads(problem.items)
     climbs = _named(group.example) is not None  # then most head counts were left alone
     for heads in (full[:n] for n in range(len(full), 0, -1) if climbs or set(full[:n]) <= group.heads):
-        for seeds in _seed_sets(group.replicates):
+        for seeds in seed_sets(group.replicates):
             question = _question(group.example, problem, heads, seeds, target)
             answer = propose(question, group.verdicts)
             if isinstance(answer, Answer):
@@ -192,7 +201,7 @@ def _cell(group: _Group, target: float) -> Cell | str:
     return "its question is not answered in full by the records there are"
 
 
-def _seed_sets(found: set[int]) -> Iterator[tuple[int, ...]]:
+def seed_sets(found: set[int]) -> Iterator[tuple[int, ...]]:
     """Runs of seeds that a question could have asked: 0, 1, 2 ... of one `--seed`, the longest first."""
     bases = sorted({i - i % SEED_STRIDE for i in found})
     sets = []

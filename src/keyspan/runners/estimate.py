@@ -11,6 +11,7 @@ from keyspan.lab.search import Answer, propose
 from keyspan.problems.contexts import Labels
 from keyspan.problems.dichotomies import Dichotomies
 from keyspan.problems.relations import Relations
+from keyspan.problems.sequences import Sequences
 from keyspan.problems.typed import TypedRelations
 from keyspan.runners.labels import guess
 from keyspan.runners.local import workers_on
@@ -80,4 +81,7 @@ def _predicted(run: Run, question: Question) -> Verdict:
         score = float((run.problem.examples or 0) <= guess(run.problem, run.instrument.heads, run.instrument.d_key))
     elif isinstance(run.problem, Dichotomies):
         score = float(run.problem.examples < 2 * run.problem.dimension)
+    elif isinstance(run.problem, Sequences):
+        arm = question.arms[0]
+        score = float(run.problem.library) if run.problem.library <= (arm.low + arm.high) / 2 else 0.0
     return Verdict(status=Status.MEASURED, exact=bool(score), scores={question.score: score})

@@ -1,8 +1,9 @@
-"""Graphs, embeddings and tokens by the name of a family or the path of a file."""
+"""Graphs, embeddings, tokens of contexts and sequences, by the name of a family or the path of a file."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -11,11 +12,14 @@ from keyspan.errors import BadInput
 from keyspan.files.arrays import read_array
 from keyspan.files.contents import Contents
 from keyspan.files.graphs import read_graph
+from keyspan.files.tokens import read_tokens
 from keyspan.problems import embeddings as emb
 from keyspan.problems import graphs
 from keyspan.problems.contexts import TOKENS, Tokens
 from keyspan.problems.embeddings import Embeddings
 from keyspan.problems.graphs import Graph
+from keyspan.problems.sequences import Sequences
+from keyspan.problems.sources import Source
 
 
 def looks_like_file(name: str) -> bool:
@@ -79,6 +83,57 @@ def embeddings_from(
         fix = f"Use --items {rows.shape[0]} --d-model {rows.shape[1]}."
         raise BadInput(f"The embeddings must be (items, d_model) = ({items}, {d_model}), but got {rows.shape}. {fix}")
     return Embeddings(name="file", content=contents.put(np.ascontiguousarray(rows), source=name))
+
+
+def sequences_from(
+    contents: Contents,
+    *,
+    length: int,
+    file: str | Path | None = None,
+    tokenizer: str | None = None,
+    vocabulary: int | None = None,
+    prompt: int = 2,
+    library: int = 0,
+    source: str = "uniform",
+    prefixes: str = "",
+    exponent: float | None = None,
+    spread: float | None = None,
+    relations: int | None = None,
+    graph: str | None = None,
+    edges: int | None = None,
+    degree: int | None = None,
+) -> Sequences:
+    """A problem of sequences. A file is read now and kept by its hash; its vocabulary is its own."""
+    if file is not None:
+        options = {"--vocab": vocabulary, "--source": None if source == "uniform" else source, "--graph": graph}
+        for flag, value in options.items():
+            if value is not None:
+                raise BadInput(f"`{flag}` must be left out with a file, but got {value}. The file says what its tokens are.")
+        held = read_tokens(file, length, tokenizer)
+        kept = Source(name="file", content=contents.put(held.tokens.astype(np.float64), source=file))
+        most = len(held.tokens)
+        if library > most:
+            raise BadInput(f"`--library <= {most}`, all that the file holds, must hold, but got {library}. Ask for fewer.")
+        return Sequences(length=length, vocabulary=held.vocabulary, prompt=prompt, source=kept, library=library)
+    if tokenizer is not None:
+        raise BadInput(f"`--tokenizer` must go with a file, but got {tokenizer} and none. Give --file, or leave it out.")
+    vocabulary = 64 if vocabulary is None else vocabulary
+    graphed = source in ("triplets", "walks")
+    options_of_graph = {"edges": edges, "degree": degree, "exponent": exponent if graphed else None}
+    made = None
+    if graph is not None or (graphed and (edges is not None or degree is not None)):
+        usual = "permutation" if source == "triplets" else "out-regular"
+        items = vocabulary - ((relations or 1) if source == "triplets" else 0)
+        made = graph_from(graph or usual, contents, items=items, **options_of_graph)  # type: ignore[arg-type]
+    asked = Source(
+        name=source,
+        prefixes=prefixes,
+        exponent=None if graphed else exponent,
+        spread=spread,
+        relations=relations,
+        graph=made,
+    )
+    return Sequences(length=length, vocabulary=vocabulary, prompt=prompt, source=asked, library=library)
 
 
 class GivenTokens(NamedTuple):

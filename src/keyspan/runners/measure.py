@@ -16,12 +16,14 @@ from keyspan.lab.search import Answer, ArmAnswer, Probe
 from keyspan.problems.contexts import Labels
 from keyspan.problems.dichotomies import separable_fraction
 from keyspan.problems.relations import Relations
+from keyspan.problems.sequences import Sequences
 from keyspan.problems.shown import Batches, Contexts
 from keyspan.problems.typed import AnyRelations, TypedChannel, TypedRelations
 from keyspan.runners.driver import Outcome
 from keyspan.runners.lab import Lab, lab_or_default
 from keyspan.runners.labels import LabelsResult, measure_labels
 from keyspan.runners.questions import calibration_questions, relations_question
+from keyspan.runners.sequences import SequencesResult, measure_sequences
 from keyspan.specs import Channel, Question, Spec
 from keyspan.theory.bounds import law, warren_budget
 from keyspan.verdict import Status, Verdict
@@ -261,18 +263,22 @@ def calibrate(dimension: int = 16, *, lab: Lab | None = None, seeds: int = 200, 
 def measure(problem: AnyRelations, *, lab: Lab | None = None, **asked: Any) -> RelationsResult: ...
 @overload
 def measure(problem: Labels, *, lab: Lab | None = None, **asked: Any) -> LabelsResult: ...
-def measure(problem: AnyRelations | Labels, *, lab: Lab | None = None, **asked: Any) -> RelationsResult | LabelsResult:
+@overload
+def measure(problem: Sequences, *, lab: Lab | None = None, **asked: Any) -> SequencesResult: ...
+def measure(problem: AnyRelations | Labels | Sequences, *, lab: Lab | None = None, **asked: Any) -> Any:
     """Measure a problem's capacity: for `Relations` and `TypedRelations`, the smallest key budget that holds the graphs; for
-    `Labels`, how many examples a layer of `heads` of width `d_head` memorises.
+    `Labels`, how many examples a layer of `heads` of width `d_head` memorises; for `Sequences`, how many a decoder recites.
 
-    lab: where records lie and what trains (default: the store of KEYSPAN_STORE, all cores)    asked, of relations: heads,
-    key_budgets, seeds, seed, target, recipe, criterion, threshold, steps, contexts, batches, replay, sharing,
-    arithmetic, starts; of labels: heads, d_head, examples, seeds, seed, target, recipe, steps, arithmetic; as on the command
-    line
+    lab: where records lie and what trains (default: the store of KEYSPAN_STORE, all cores)    asked, as on the command line;
+    of relations: heads, key_budgets, seeds, seed, target, recipe, criterion, threshold, steps, contexts, batches, replay,
+    sharing, arithmetic, starts; of labels: heads, d_head, examples, seeds, seed, target, recipe, steps, arithmetic; of
+    sequences: heads, d_model, measure, regime, seeds, seed, steps, doublings, batch, arithmetic and a decoder's fields
     """
     if isinstance(problem, Relations | TypedRelations):
         return measure_relations(problem, lab=lab, **asked)
     if isinstance(problem, Labels):
         return measure_labels(problem, lab=lab, **asked)
-    got = type(problem).__name__
-    raise BadInput(f"`measure` takes a Relations or Labels problem, but got {got}. For dichotomies use calibrate.")
+    if isinstance(problem, Sequences):
+        return measure_sequences(problem, lab=lab, **asked)
+    known, got = "a Relations, Labels or Sequences problem", type(problem).__name__
+    raise BadInput(f"`measure` takes {known}, but got {got}. For dichotomies use calibrate.")

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 MODULES = {
     "adler": "keyspan.views.adler_draw",
+    "harma": "keyspan.views.harma_draw",
     "mahdavi": "keyspan.views.mahdavi",
     "modern": "keyspan.views.modern",
 }  # each has DRAWINGS, by the name of the figure

@@ -144,7 +144,7 @@ def _labels(result: Any, data: Mapping[str, Any]) -> Shown:
 def _sequences(result: Any, data: Mapping[str, Any]) -> Shown:
     found = data["capacity"]
     mac = {"estimate": found["mac"], "low": found["low"], "high": found["high"]}
-    facts = {"recited": _interval(mac), "longest prefix": found["mls"], "data ceiling": data["data_ceiling"]}
+    facts = {"recited": _interval(mac), "recited whole": found["mls"], "data ceiling": data["data_ceiling"]}
     facts |= {name: data[name] for name in ("measure", "regime", "bits_per_parameter", "parameters", "seeds")}
     info = _loads(data["probes"], "library", "recited", "sequences in the library", ())
     return Shown("Sequences recited", facts, info.rows(), [_svg(info, draw_loads)] if info.points else [])
