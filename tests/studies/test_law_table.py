@@ -39,14 +39,13 @@ def test_rows_are_closed_from_both_sides() -> None:
         assert row["width"] == ("" if width is None else f"{round(width, 3)}")
 
 
-@pytest.mark.parametrize("recipe", [law.OWNED])
-def test_the_table_of_rivals_is_that_of_the_rows(recipe: str) -> None:
-    assert block(f"rivals, {recipe}") == law_fit.markdown(law_fit.table(ROWS, recipe))
+@pytest.mark.parametrize("name, largest, least", [("solver-fixed", 256, 40), ("smaller cells", 128, 8)])
+def test_the_tables_of_rivals_are_those_of_the_rows(name: str, largest: int, least: int) -> None:
+    assert block(f"rivals, {name}") == law_fit.markdown(law_fit.table(ROWS, law.OWNED, largest, least))
 
 
 def test_the_thresholds_of_the_page_are_those_of_the_rows() -> None:
     assert block("thresholds") == law_fit.thresholds(ROWS)
-    assert block("other graphs and vectors") == law_fit.thresholds(ROWS, plain=False)
 
 
 def held(runs: Iterable[Run]) -> list[bool]:

@@ -3,8 +3,8 @@
     python -m keyspan.studies.law_fit benchmarks/law.csv
 
 Every form predicts D_K of a cell at a number of heads. Its constants are fitted to cells of at most 256 items whose interval
-(largest that fails, smallest that holds] is narrow, by least squares between logarithms of the prediction and of its middle. Errors are
-distances from the prediction to that interval, over its nearer end, on the cells that are larger.
+(largest that fails, smallest that holds] is narrow, by least squares between logarithms of the prediction and of its middle.
+Errors are distances from the prediction to that interval, over its nearer end, on the cells that are larger.
 """
 
 from __future__ import annotations
