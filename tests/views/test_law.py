@@ -17,7 +17,14 @@ PLAIN = {"graph": "permutation", "embeddings": "gaussian"}
 
 def row(items: int, d_model: int, heads: int, fails: int, holds: int | str, **other: str) -> dict[str, str]:
     width = width_budget(items, items, d_model, heads)
-    numbers = {"items": items, "d_model": d_model, "edges": items, "heads": heads, "fails": fails, "key_budget": holds}
+    numbers: dict[str, object] = {
+        "items": items,
+        "d_model": d_model,
+        "edges": items,
+        "heads": heads,
+        "fails": fails,
+        "key_budget": holds,
+    }
     numbers |= {"width": "" if width is None else round(width, 3)}
     return {k: str(v) for k, v in numbers.items()} | {"recipe": "solver-fixed"} | PLAIN | other
 
