@@ -11,9 +11,10 @@ from keyspan.evidence.bits import bits_table
 from keyspan.evidence.record import Record, make_record
 from keyspan.lab import recipes
 from keyspan.problems import graphs
+from keyspan.problems.contexts import Labels
 from keyspan.problems.dichotomies import Dichotomies
 from keyspan.problems.relations import Relations
-from keyspan.specs import Channel, LinearUnit, Run
+from keyspan.specs import Channel, Layer, LinearUnit, Run
 from keyspan.theory import bits
 from keyspan.verdict import Status, Verdict
 
@@ -93,3 +94,24 @@ def test_what_is_unknown_or_failed_is_passed_over() -> None:
 
 def test_what_stores_nothing_is_no_row() -> None:
     assert bits_table([relation(s, 2, 8, 0.01, 0.1) for s in range(3)]) == []
+
+
+def test_labels_of_a_layer() -> None:
+    """All numbers of the layer are counted; values, and layers that are computed, are passed over."""
+
+    def labels(seed: int, accuracy: float, task: str = "classes", embed: bool = True) -> Record:
+        run = Run(
+            problem=Labels(context=4, d_model=8, examples=50, task=task),
+            replicate=seed,
+            instrument=Layer(heads=2, d_key=3, embed=embed),
+            recipe=recipes.fast(task),
+            stopping=recipes.FAST_STOPPING,
+        )
+        verdict = Verdict(status=Status.MEASURED, exact=accuracy == 1, scores={"accuracy": accuracy, "loss": 0.1})
+        return make_record(run, verdict, steps=1)
+
+    (row,) = bits_table([labels(s, 0.9) for s in range(3)])
+    assert row.parameters == 8 * 9 + 2 * 2 * 8 * 4 + 9 * 100 and row.bits == pytest.approx(bits.label_bits(50, 100, 0.9))
+    assert row.bound == 32 and "labels" in row.cell
+    assert bits_table([labels(s, 1.0, "values") for s in range(3)]) == []
+    assert bits_table([labels(s, 1.0, embed=False) for s in range(3)]) == []

@@ -63,7 +63,7 @@ def test_what_is_asked(tier: str) -> None:
         for question in paper().questions(figure, tier, 3):
             assert decode(question.to_json()) == question and question.replicates[0] == 3_000_000
             assert (question.search, question.beyond != ()) == (
-                (tier == "short" and figure.name not in ("fig3", "parity")),
+                (tier == "short" and figure.name not in ("fig3", "parity", "pairs")),
             ) * 2
     whole = [q.stopping.retire_exact for q in paper().questions(figures()["fig3"], tier, 0)]
     assert whole and not any(whole), "saturation is looked at after all steps"

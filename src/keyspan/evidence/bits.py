@@ -111,7 +111,22 @@ def _cover(examples: int, dimension: int) -> float:
     return bits.label_bound(examples, dimension)
 
 
-READERS: dict[str, Reader] = {"relations": read_relations, "dichotomies": read_dichotomies}
+def read_labels(run: Mapping[str, Any], scores: Scores) -> Held | None:
+    """Labelled contexts held by a trained layer: all its numbers, with the maps before and after it. Classes only: what a value
+    that is nearly right stores is another question."""
+    problem, layer = run["problem"], run["instrument"]
+    if problem["task"] != "classes" or layer["family"] != "layer" or not layer["embed"]:
+        return None
+    examples, classes, d = int(problem["examples"]), int(problem["classes"]), int(problem["d_model"])
+    heads, d_key, d_value = int(layer["heads"]), int(layer["d_key"]), int(layer["d_value"])
+    parameters = d * (d + 1) + 2 * heads * d * (d_key + d_value) + (d + 1) * classes
+    stored = bits.label_bits(examples, classes, scores["accuracy"])
+    kind = f"{problem['contexts']} contexts of {problem['context']}, d_model {d}, {heads} x d_head {d_key}"
+    bound = bits.weight_bits(str(run["arithmetic"]))
+    return Held(f"labels, {kind}", (examples,), f"{examples} examples", stored, parameters, bound, "bits of a weight")
+
+
+READERS: dict[str, Reader] = {"relations": read_relations, "dichotomies": read_dichotomies, "labels": read_labels}
 
 
 # -------------------------------------------------------------------------------------------------------------- table

@@ -6,6 +6,7 @@ an identity.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,6 +15,7 @@ from keyspan.attention.shapes import Heads, Routed
 from keyspan.decoders import Decoder, layout, parameters
 from keyspan.problems.contexts import Labels
 from keyspan.problems.in_context import InContext
+from keyspan.problems.pairs import PairLayer, Pairs
 from keyspan.problems.placed import Placed
 from keyspan.problems.relations import Relations
 from keyspan.problems.sequences import Sequences
@@ -146,6 +148,20 @@ def of_layer(run: Run) -> Cost:
     return Cost(flops, flops * PER_LAYER_FLOP + passes * PER_WEIGHT + PER_LAYER_STEP, memory, sizes)
 
 
+def of_pairs(run: Run) -> Cost:
+    """A layer on pairs of tokens: products of a minibatch, passes over its outputs."""
+    problem, layer = run.problem, run.instrument
+    assert isinstance(problem, Pairs) and isinstance(layer, PairLayer)
+    batch = getattr(run.recipe, "batch", None) or problem.samples
+    flops = 6.0 * batch * layer.d_model * (7 * layer.heads * layer.d_key + problem.tokens)
+    each = 32 // math.gcd(32, layer.d_key)
+    heads = -(-layer.heads // each) * each
+    passes = batch * (24.0 * heads * layer.d_key + 8.0 * problem.tokens)
+    memory = 4.0 * (batch * (12 * heads * layer.d_key + 4 * problem.tokens) + 16 * 32 * (heads * layer.d_key + problem.tokens))
+    sizes = (heads, layer.d_key, layer.d_model)
+    return Cost(flops, flops * PER_FLOP + passes * PER_PASS + PER_CREW, memory, sizes)
+
+
 def of_typed(run: Run) -> Cost:
     """A typed channel: scores once, and every type's passes over them."""
     problem, typed = run.problem, run.instrument
@@ -164,6 +180,7 @@ COSTS: dict[str, Callable[[Run], Cost]] = {
     "heads": of_heads,
     "layer": of_layer,
     "linear-unit": of_linear,
+    "pair-layer": of_pairs,
     "routed": of_routed,
     "typed-channel": of_typed,
 }

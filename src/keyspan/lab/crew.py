@@ -38,6 +38,7 @@ BUCKETS = {  # by family of the instrument, or by family and loss
     "layer": "keyspan.attention.layer:LayerBucket",
     "routed": "keyspan.attention.routed:RoutedBucket",
     "linear-unit": "keyspan.attention.linear:LinearBucket",
+    "pair-layer": "keyspan.attention.pairs:PairBucket",
     "typed-channel": "keyspan.attention.typed:TypedBucket",
 }
 FUSED = "keyspan.attention.kernels.channel:FusedChannelBucket"

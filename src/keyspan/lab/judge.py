@@ -19,6 +19,7 @@ from keyspan.lab import one_head
 from keyspan.lab.channels import judge_channel as judge_channel
 from keyspan.lab.heads import judge_heads
 from keyspan.lab.labels import judge_layer
+from keyspan.lab.pairs import judge_pairs
 from keyspan.lab.placed import judge_placed
 from keyspan.lab.retention import with_retention
 from keyspan.lab.routed import judge_routed
@@ -27,6 +28,7 @@ from keyspan.lab.typed import judge_typed
 from keyspan.problems.contexts import LabelInstance
 from keyspan.problems.dichotomies import DichotomyInstance
 from keyspan.problems.in_context import InContextInstance
+from keyspan.problems.pairs import PairInstance
 from keyspan.problems.placed import PlacedInstance
 from keyspan.problems.relations import RelationInstance
 from keyspan.problems.sequences import SequenceInstance
@@ -126,3 +128,8 @@ def _(instance: LabelInstance, answers: dict[str, Any], *, certify: bool = False
     if not isinstance(instrument, Layer):
         raise BadInput(f"The judge of labels must be told the layer, but got {instrument!r:.60}. Pass `instrument`.")
     return judge_layer(instance, answers, instrument)
+
+
+@judge.register
+def _(instance: PairInstance, answers: dict[str, Any], *, certify: bool = False, instrument: Spec | None = None) -> Verdict:
+    return judge_pairs(instance, answers)

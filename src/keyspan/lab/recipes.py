@@ -292,6 +292,12 @@ def fast(task: str = "classes", steps: int | None = None) -> Recipe:
     return Recipe(name="fast", revision=1, loss=LABEL_LOSSES[task], phases=(phase,), batch=256)
 
 
+def association(steps: int = 4096) -> Recipe:
+    """For pairs of tokens, as Dana et al. train: Adam from 1e-2 down along a line to 5e-4, minibatches of 256."""
+    phase = Adam(steps=steps, peak=1e-2, warmup=0.0, fall="linear", end=0.05)
+    return Recipe(name="association", revision=1, loss="cross-entropy", phases=(phase,), batch=256)
+
+
 DEFAULT_STOPPING = Stopping()
 FAST_STOPPING = Stopping(check_every=100, slack=0.0)
 PAPER_STOPPING = Stopping(check_every=500, slack=0.0)

@@ -37,12 +37,12 @@ from keyspan.lab.agenda import Agenda
 from keyspan.lab.checkpoints import Checkpoints
 from keyspan.lab.fleet import Control, Finished, sail
 from keyspan.lab.typed import plain
-from keyspan.problems import contexts, dichotomies, relations, sequences, typed
+from keyspan.problems import contexts, dichotomies, pairs, relations, sequences, typed
 from keyspan.problems.typed import TypedChannel
 from keyspan.specs import Layer, Question, Run, canonical, decode
 from keyspan.verdict import Verdict
 
-FAMILIES = (relations, dichotomies, contexts, typed, sequences)  # imported so that their specs can be decoded
+FAMILIES = (relations, dichotomies, contexts, pairs, typed, sequences)  # imported so that their specs can be decoded
 
 
 def pick_device(name: str) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from keyspan.papers import mahdavi_measured, mahdavi_ranks, mahdavi_statistics
+from keyspan.papers import mahdavi_measured, mahdavi_pairs, mahdavi_ranks, mahdavi_statistics
 from keyspan.papers.figures import TIERS, Figure, Found, Paper
 from keyspan.papers.mahdavi_checks import CHECKS
 from keyspan.problems.contexts import Labels
@@ -167,7 +167,7 @@ def _parity(tier: str) -> Cases:
 
 
 def figures() -> dict[str, Figure]:
-    """Every figure by name, in the order of the paper; `parity`, beside it, is ours."""
+    """Every figure by name, in the order of the paper. Beside it: `parity` is ours, `pairs` a neighbour's."""
     out = {
         "fig1": Figure("fig1", "Ranks of real queries and contexts", {tier: mahdavi_ranks.plan(tier) for tier in TIERS}),
         "fig2": Figure("fig2", "Examples memorised, one context for all", {t: _lines(t, FIG2) for t in TIERS}),
@@ -176,13 +176,16 @@ def figures() -> dict[str, Figure]:
         "fig5": Figure("fig5", "Values memorised", {t: _lines(t, FIG5) for t in TIERS}),
     }
     parity = Figure("parity", "Beside a run of the official code", {t: _parity(t) for t in TIERS}, group="beside")
-    return out | {"parity": parity}
+    pairs = Figure("pairs", "What one layer knows of all pairs of tokens", mahdavi_pairs.PLANS, group="beside")
+    return out | {"parity": parity, "pairs": pairs}
 
 
 def _asked(figure: Figure, tier: str, seed: int) -> list[Question]:
     sweep = figure.tiers[tier]
     if isinstance(sweep, Sweep):
         return [line.question(value, sweep.seeds, seed) for line in sweep.lines for value in line.values]
+    if isinstance(sweep, mahdavi_pairs.Plan):
+        return mahdavi_pairs.questions(sweep, seed)
     if not isinstance(sweep, Cases):
         return []
     return [_of_case(case, sweep, seed) for case in sweep.cases]
@@ -201,10 +204,13 @@ def _read(figure: Figure, tier: str, asked: Sequence[Question], outcomes: Sequen
         return mahdavi_measured.lines(figure, tier, asked, outcomes)
     if isinstance(sweep, Cases):
         return mahdavi_measured.cases(figure, tier, asked, outcomes)
+    if isinstance(sweep, mahdavi_pairs.Plan):
+        return mahdavi_pairs.measured(figure, tier, asked, outcomes)
     return mahdavi_ranks.measured(figure, tier)
 
 
 def paper() -> Paper:
     """The paper as the laboratory knows it."""
-    statistics, intervals = mahdavi_statistics.STATISTICS, mahdavi_statistics.INTERVALS
+    statistics = {**mahdavi_statistics.STATISTICS, **mahdavi_pairs.STATISTICS}
+    intervals = {**mahdavi_statistics.INTERVALS, **mahdavi_pairs.INTERVALS}
     return Paper(PAPER, figures(), _asked, _read, statistics, intervals, CHECKS)

@@ -197,7 +197,7 @@ def image_tokens(stream: Stream, count: int) -> Float:
     photograph = _photograph()
     side = CROP // PATCH
     high, wide = (size - CROP for size in photograph.shape[:2])
-    tops, lefts = stream.integers(high, count), stream.integers(wide, count)
+    tops, lefts = np.divmod(stream.subsets(1, high * wide, count)[0], wide)  # no crop twice
     crops = np.stack([photograph[t : t + CROP, x : x + CROP] for t, x in zip(tops, lefts, strict=True)])
     cut = crops.reshape(count, side, PATCH, side, PATCH, 3).transpose(0, 1, 3, 2, 4, 5).reshape(count, side * side, -1)
     placed = cut @ (stream.normal((PATCH * PATCH * 3, WIDTH)) / PATCH) + stream.normal((side * side, WIDTH))

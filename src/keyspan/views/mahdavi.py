@@ -13,6 +13,7 @@ from keyspan.papers.mahdavi_measured import Heads, Lines, Looked, MeasuredLine, 
 from keyspan.papers.mahdavi_ranks import Found1, Ranks
 from keyspan.views.drawings import Data, Drawing
 from keyspan.views.figures import COLOURS, MARKERS, THEORY
+from keyspan.views.mahdavi_pairs import draw_pairs, pairs_info
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -346,5 +347,6 @@ DRAWINGS = {
     "fig3": _HEADS,
     "fig4": _LINES,
     "fig5": _LINES,
+    "pairs": Drawing(pairs_info, draw_pairs),
     "parity": _HEADS,
 }
