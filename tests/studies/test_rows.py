@@ -45,11 +45,11 @@ def test_what_predicts() -> None:
 
 
 def test_a_small_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(study, "made", lambda: [line for line in made(24, 8) if line.name == "flat"])
+    monkeypatch.setattr(study, "made", lambda *sizes: [line for line in made(24, 8) if line.name == "flat"])
     argv = ["--store", f"sqlite:///{tmp_path}/s.db", "--recipes", "hinge", "--seeds", "1", "--jobs", "1"]
     assert main([*argv, "--out", str(tmp_path / "rows.csv")]) == 0
     (row,) = csv.DictReader((tmp_path / "rows.csv").read_text("utf-8").splitlines())
-    assert set(PREDICTORS) <= set(row) and 1 <= int(row["key_budget"]) <= int(row["most"]) == 32 and row["failed"] == "0"
+    assert set(PREDICTORS) <= set(row) and 1 <= int(row["key_budget"]) <= int(row["most"]) == 64 and row["failed"] == "0"
     printed = capsys.readouterr().out
     assert f"| flat | raw | 8 | 8.0 | 8.0 | {row['key_budget']} [" in printed and "| hinge | - | - | - | - |" in printed
     assert main([*argv, "--embeddings", str(tmp_path / "none.npy")]) == 2

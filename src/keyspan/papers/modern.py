@@ -81,13 +81,14 @@ class Plan:
     """What is measured at a tier.
 
     cells: (m, d, targets of an item); with one target the graph is a permutation, else a regular one, and only lines that
-    say how keys are made are measured    most: heads    seeds: instances a point    only: names of lines, or all
+    say how keys are made are measured    least, most: heads    seeds: instances a point    only: names of lines, or all
     """
 
     cells: tuple[Size, ...]
     most: int
     seeds: int
     positions: int
+    least: int = 1
     arithmetic: str = "fp32"
     only: tuple[str, ...] = ()
 
@@ -104,13 +105,31 @@ class Plan:
 
     def heads(self, kind: Kind) -> list[int]:
         """Powers of two that a line is tried with."""
-        return [h for h in (1 << k for k in range(self.most.bit_length())) if kind.fewest <= h <= self.most]
+        return [h for h in (1 << k for k in range(self.most.bit_length())) if max(self.least, kind.fewest) <= h <= self.most]
 
 
+SHORT = (  # what two cores measure: of low precision in training the coarsest, of turned heads the usual
+    "plain",
+    "GQA, 2 a key head",
+    "GQA, 4 a key head",
+    "MQA",
+    "MLA, latent of 2 d_key",
+    "MLA, latent of 4 d_key",
+    "QK-norm",
+    "soft cap 50",
+    "rotary",
+    "rotary, window 8",
+    "keys bf16 after training",
+    "keys fp8 after training",
+    "keys int8 after training",
+    "keys int4 after training",
+    "keys int4 in training",
+    "GQA 4, QK-norm, rotary, int8 in training",
+)
 SMOKE = ("plain", "GQA, 2 a key head", "MQA", "MLA, latent of 2 d_key", "QK-norm", "rotary", "keys int4 after training")
 PLANS = {
     "smoke": Plan(cells=((32, 16, 1),), most=2, seeds=2, positions=8, only=SMOKE),
-    "short": Plan(cells=((64, 16, 1),), most=8, seeds=5, positions=64),
+    "short": Plan(cells=((64, 16, 1),), least=2, most=8, seeds=5, positions=64, only=SHORT),
     "paper": Plan(cells=((512, 64, 1), (1024, 128, 1), (256, 64, 4)), most=32, seeds=10, positions=256),
 }
 

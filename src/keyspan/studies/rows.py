@@ -40,7 +40,7 @@ from keyspan.theory.bounds import law
 Float = NDArray[np.float64]
 ITEMS, D_MODEL = 128, 32
 SLOPES = (0.25, 0.5, 1.0)  # a of singular values t^-a
-RANKS = (24, 16)
+RANKS = (0.75, 0.5)  # of d_model
 PREDICTORS: dict[str, Callable[[Float], float]] = {
     "d_model": lambda rows: float(rows.shape[1]),
     "rank": lambda rows: float(spectrum.rank(rows)),
@@ -65,14 +65,14 @@ def made(items: int = ITEMS, d_model: int = D_MODEL) -> list[Line]:
     """Gaussian rows with spectra of our choice: flat, falling, cut off; those that fall also whitened."""
     places = np.arange(1.0, d_model + 1)
     spectra = {"flat": places**0, **{f"t^-{slope:g}": places**-slope for slope in SLOPES}}
-    spectra |= {f"flat, rank {rank}": (places <= rank).astype(np.float64) for rank in RANKS}
+    spectra |= {f"flat, rank {round(share * d_model)}": (places <= round(share * d_model)) * 1.0 for share in RANKS}
     lines = []
     for index, (name, values) in enumerate(spectra.items()):
         drawn = Stream("rows study", "gaussian", index).normal((items, d_model))
         left, _, right = np.linalg.svd(drawn, full_matrices=False)
         for treatment in ("raw", "whitened") if name.startswith("t") else ("raw",):
             rows = spectrum.TREATMENTS[treatment](left * values @ right)
-            lines.append(Line(name, treatment, rows, (1, 2, 4), 4 * d_model))
+            lines.append(Line(name, treatment, rows, (1, 2, 4, 8), 8 * d_model))
     return lines
 
 
@@ -80,7 +80,7 @@ def given(path: str, items: int | None = None) -> list[Line]:
     """Some rows of a file, in every treatment."""
     rows = some_rows(path, items)
     most = max(32, 1 << math.ceil(math.log2(4 * law(len(rows), rows.shape[1]))))
-    return [Line(Path(path.split("#")[0]).stem, name, treat(rows), (1, 4), most) for name, treat in spectrum.TREATMENTS.items()]
+    return [Line(Path(path.split("#")[0]).stem, name, treat(rows), (1, 2), most) for name, treat in spectrum.TREATMENTS.items()]
 
 
 def question(line: Line, recipe: str, contents: Contents, seeds: int) -> Question:
@@ -160,7 +160,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m keyspan.studies.rows", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--store", default="sqlite:///.keyspan/rows.db", help="where records lie")
     parser.add_argument("--embeddings", default=None, help="rows of this file (.npy, .safetensors, .safetensors#tensor)")
-    parser.add_argument("--items", type=int, default=None, help="so many of them (default: 512, or all)")
+    parser.add_argument("--items", type=int, default=None, help=f"so many of them (512, or all); without a file {ITEMS}")
+    parser.add_argument("--d-model", type=int, default=D_MODEL, help=f"without a file: dimensions (default {D_MODEL})")
     parser.add_argument("--recipes", default=None, help=f"only these, as gradient,hinge (default: {', '.join(RECIPES)})")
     parser.add_argument("--seeds", type=int, default=3, help="instances per point")
     parser.add_argument("--device", default="auto", help="auto|cpu|cuda")
@@ -168,7 +169,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=None, help="write the rows to this CSV file")
     args = parser.parse_args(argv)
     try:
-        lines = made() if args.embeddings is None else given(args.embeddings, args.items)
+        if args.embeddings is None:
+            lines = made(ITEMS if args.items is None else args.items, args.d_model)
+        else:
+            lines = given(args.embeddings, args.items)
         recipes = list(RECIPES) if args.recipes is None else args.recipes.split(",")
         found = carry_out(Lab(args.store, args.device, args.jobs), lines, recipes, args.seeds)
     except KeyspanError as error:

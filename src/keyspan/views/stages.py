@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from keyspan.evidence.intervals import student
 from keyspan.papers.stages_measured import PanelFound, StageFound
 from keyspan.theory.bounds import law
 from keyspan.views.drawings import Data
@@ -13,6 +14,7 @@ from keyspan.views.figures import CurvePoint, ThresholdCurves, mean_interval
 
 TARGET = 0.99
 TOLD = ("f1", "f1_every", "routed", "routed_keys", "routed_values", "cosine", "routed_cosine", "error")
+UNBOUNDED = ("cosine", "error")  # no fractions: their intervals are not kept within [0, 1]
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,8 @@ def _row(found: PanelFound, k: int, names: Sequence[str]) -> dict[str, Any]:
     row |= {"value_budget": layer.value_budget, "hidden": layer.hidden, "sink": layer.sink}
     row |= {"seeds": len(point.scores.get("f1", ()))}
     for name in names:
-        mean, low, high = mean_interval(list(point.scores[name])) if point.scores.get(name) else (None, None, None)
+        of = mean_interval if name not in UNBOUNDED else student
+        mean, low, high = of(list(point.scores[name])) if point.scores.get(name) else (None, None, None)
         row |= {name: mean, f"{name}_low": low, f"{name}_high": high}
     return row
 
