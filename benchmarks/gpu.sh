@@ -2,14 +2,16 @@
 # What a GPU machine is asked: the speeds, the largest member, whether all speeds give one answer, the best first-order recipe,
 # other block sizes, the GPU tests, certificates of many items, the thresholds of docs/law.md, members handed out by `--hand-out`,
 # and the tiers `paper` of softmax, values, the block and attention in use today.
-# usage: benchmarks/gpu.sh OUT PART...     parts: speeds large same hinge tune certify law tests members model labels; `all` is all
-# of them but certify, law, model and labels, in eight minutes: each has its time, and what is left goes to members, if MEMBERS
-# (box/members.jsonl) is there
+# usage: benchmarks/gpu.sh OUT PART...     parts: speeds large same hinge tune certify law tests members model labels sequences; `all`
+# is all of them but certify, law, model, labels and sequences, in eight minutes: each has its time, and what is left goes to members,
+# if MEMBERS (box/members.jsonl) is there
 # law wants box/law.jsonl, from `python -m keyspan.studies.law --groups gpu --hand-out box/law.jsonl` on a machine with a store;
 # it goes on where it was stopped, and `keyspan runs import OUT/law` brings its records home
 # model: questions written where keyspan is installed, as `keyspan reproduce adler:softmax --tier paper --hand-out
 # box/softmax.jsonl` (so values and block; modern:heads as box/heads.jsonl). MODEL_MINUTES (60) each; the same call goes on where
 # it stopped, and `keyspan runs import OUT/softmax` brings records home
+# sequences: decoders in a fleet beside one at a time, then the grid of `keyspan reproduce harma:capacity --tier paper --hand-out
+# box/sequences.jsonl`, SEQUENCES_MINUTES (30) of it; the same call goes on where it stopped
 # labels: the 342 runs of Mahdavi et al., written as `keyspan reproduce mahdavi --tier paper --seed S --hand-out box/labels-S.jsonl`
 # for S = 0 1 2 ...; LABELS_MINUTES (9) each, logged by the worker, and the same call goes on where it stopped
 # Needs Python with torch, Triton, NumPy and pytest; nothing is installed. Logs and records go to OUT.
@@ -96,6 +98,10 @@ EOF
         if [ -f "${MODEL:-box}/$figure.jsonl" ]; then worker "${MODEL:-box}/$figure.jsonl" "$out/$figure" "${MODEL_MINUTES:-60}"
         else echo "$figure: not handed out"; fi
       done ;;
+    sequences)
+      "$python" -m keyspan.bench.decoders --device cuda --members 256 >"$out/decoders.json" 2>"$out/decoders.err"; cat "$out/decoders.json"
+      if [ -f "${SEQUENCES:-box/sequences.jsonl}" ]; then worker "${SEQUENCES:-box/sequences.jsonl}" "$out/sequences" "${SEQUENCES_MINUTES:-30}"
+      else echo "sequences: not handed out"; fi ;;
     labels)
       for file in "${LABELS:-box}"/labels-*.jsonl; do
         if [ -f "$file" ]; then worker "$file" "$out/$(basename "$file" .jsonl)" "${LABELS_MINUTES:-9}"

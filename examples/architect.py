@@ -2,8 +2,8 @@
 
     python examples/architect.py [GRAPH.csv]
 
-First the size of a large layer, from theory alone, at once. Then the graph of a file: a small organisation in which
-everybody reports to somebody and some people have two managers.
+First the size of a large layer, from a law that was measured on small ones, at once. Then the graph of a file: a small
+organisation in which everybody reports to somebody and some people have two managers.
 """
 
 import sys
@@ -18,10 +18,9 @@ def show(title: str, design: dict[str, object]) -> None:
     """Print a design and what else would do."""
     budget = design["key_budget"]
     assert isinstance(budget, dict) and isinstance(design["alternatives"], list)
+    used = int(str(design["heads"])) * int(str(design["d_key"]))
     print(title)
-    print(
-        f"  {design['heads']} heads x d_key {design['d_key']} = D_K {budget['estimate']}, {design['parameters']:,} parameters"
-    )
+    print(f"  {design['heads']} heads x d_key {design['d_key']} = D_K {used}, {design['parameters']:,} parameters")
     print(
         f"  likely between {budget['low']} and {budget['high']}; never below {budget['lower_bound']:.1f}, whatever the weights"
     )

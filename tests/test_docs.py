@@ -10,6 +10,7 @@ import importlib
 import inspect
 import io
 import json
+import math
 import re
 import shlex
 import subprocess
@@ -24,10 +25,11 @@ import pytest
 from tests.advice.made import llama, save
 from tests.cli.asked import Oracle
 
-from keyspan.advice.design import INTERVAL_BASIS
 from keyspan.cli import main
+from keyspan.evidence.shipped import cells_of, rows_effect, shipped_law
 from keyspan.runners import local
 from keyspan.runners.questions import relations_question
+from keyspan.studies.held_out import by_blocks, by_split, summary
 from keyspan.theory.bounds import TRAINED_OVER_LAW
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -290,11 +292,33 @@ def test_the_padding() -> None:
 
 
 def test_what_trained_channels_needed() -> None:
+    shares = [c.ratio for c in cells_of("fit", "held-out") if c.ratio is not None]
+    plain = [c.ratio for c in cells_of("fit") if c.ratio is not None and c.graph == "permutation"]
     least, most = (f"{share:.2f}" for share in TRAINED_OVER_LAW)
-    cells, items = re.findall(r"needed in (\w+) cells \(.*?, (\d+ to \d+) items\)", INTERVAL_BASIS)[0]
-    pattern = r"needed (\S+) to (\S+) times the law in (\w+) cells \(.*?, (\d+ to \d+) items\)"
-    assert said("mathematics.md", pattern) == [(least, most, cells, items)]
+    assert TRAINED_OVER_LAW[0] <= min(plain) + 0.005 and max(plain) <= TRAINED_OVER_LAW[1]
+    pattern = r"needed (\S+) to (\S+) times the law \(.*?\), and down to (\S+) times for"
+    assert said("mathematics.md", pattern) == [(least, most, f"{min(shares):.2f}")]
     assert said("limits.md", r"Trained channels needed (\S+) to (\S+) times as much") == [(least, most)]
+
+
+def test_what_the_design_law_was_seen_to_keep() -> None:
+    """The figures of docs/design-law.md against the study."""
+    law, page = shipped_law(), "design-law.md"
+    assert said(page, r"fitted to (\d+) cells of (\d+) sizes") == [(str(law.cells), str(law.sizes))]
+    c, a, b = math.exp(law.theta[0]), 1 + law.theta[1], law.theta[2] / 4
+    assert said(page, r"D_K = min over h of (\S+) G_h\^(\S+) \(1 \+ \(m / 2.5 d\)\^4\)\^(\S+)")[0] == (
+        f"{c:.2f}",
+        f"{a:.2f}",
+        f"{b:.2f}",
+    )
+    for how, found in (("split", summary(by_split())), ("blocks", summary(by_blocks()))):
+        ends = f"{found.covered:.0%} [{found.covered_low:.0%}, {found.covered_high:.0%}]"
+        expected = (str(found.cells), ends, f"{found.error:.0%}", f"{found.mean_error:.1%}", f"{found.width:.2f}")
+        assert said(page, rf"\| {how} \| (\d+) \| (.*?) \| (.*?) \| (.*?) \| (.*?) \|") == [expected]
+    effect = rows_effect()
+    assert said(page, r"kappa = (\S+), and leaves a scatter of (\S+)%") == [
+        (f"{effect.kappa:.2f}", f"{100 * effect.deviation:.0f}")
+    ]
 
 
 def test_the_defaults_of_the_options() -> None:

@@ -6,6 +6,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,44 +16,93 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.files.refusals import refused
 
+from keyspan.advice.choosing import Limits
 from keyspan.advice.design import Design, design
+from keyspan.advice.rows import rows_of
 from keyspan.problems import graphs
+from keyspan.seeds import Stream
 
 SURFACE = {"key_budget", "heads", "d_key", "parameters", "bits_per_parameter", "basis", "alternatives"}
 
 
-@pytest.mark.parametrize(
-    "items, d_model, heads, d_key, estimate, trained",
-    [
-        # trained: D_K* of the gradient recipe in the five cells that set `low` and `high`
-        (512, 64, 2, 25, 50, 48),
-        (512, 32, 16, 7, 112, 160),
-        (1024, 128, 2, 28, 56, 48),
-        (1024, 64, 8, 14, 112, 160),
-        (256, 256, 1, 6, 6, 6),
-    ],
-)
-def test_the_measured_cells(items: int, d_model: int, heads: int, d_key: int, estimate: int, trained: int) -> None:
+@pytest.mark.parametrize("items, d_model, trained", [(512, 64, 66), (256, 32, 72), (128, 128, 4), (128, 16, 72)])
+def test_the_measured_cells(items: int, d_model: int, trained: int) -> None:
+    """D_K* of channels trained on an H200 (benchmarks/results), the larger ones far outside the cells of the fit."""
     answer = design(items=items, d_model=d_model)
-    assert (answer.heads, answer.d_key, answer.key_budget.estimate) == (heads, d_key, estimate)
     assert answer.key_budget.low <= trained <= answer.key_budget.high
     assert answer.key_budget.construction == answer.edges == items
-    assert answer.parameters == 2 * d_model * estimate
+    assert answer.parameters == answer.cost.parameters == 2 * d_model * answer.heads * answer.d_key
     assert answer.bits_per_parameter == pytest.approx(math.lgamma(items + 1) / math.log(2) / answer.parameters)
-    assert answer.notes == ()
 
 
-def test_a_small_narrow_cell() -> None:
-    answer = design(items=128, d_model=16)  # trained channels: best with 8 to 16 heads at 48 to 64
-    assert (answer.heads, answer.d_key) == (8, 5)
-    assert [a.heads for a in answer.alternatives] == [2, 4, 16]  # up to items/8
-    assert [a.feasible for a in answer.alternatives] == [False, True, True]
-    assert [a.solver_capacity is None for a in answer.alternatives] == [True, False, False]
-    assert [(a.d_key, a.key_budget) for a in answer.alternatives] == [(16, 32), (10, 40), (3, 48)]
+def test_a_measured_size_is_said() -> None:
+    answer = design(items=128, d_model=32)
+    assert answer.basis == "measured" and answer.measured is not None
+    assert answer.measured.key_budget == 16 and answer.measured.seeds == 3 and answer.measured.graph == "permutation"
+    assert answer.law.out_of_range == () and answer.notes == ()
+    far = design(items=4096, d_model=128)
+    assert far.basis == "law" and "items" in far.law.out_of_range and far.measured is None
+    assert "extrapolated" in far.interval_basis and any("extrapolated" in note for note in far.notes)
 
 
-def test_one_head_where_rows_can_be_orthogonal() -> None:
-    assert [design(items=m, d_model=128).heads for m in (64, 128, 129)] == [1, 1, 2]
+def test_heads_grow_with_the_load() -> None:
+    assert [design(items=m, d_model=32).heads for m in (32, 64)] == [1, 1]
+    loads = [design(items=m, d_model=32).heads for m in (64, 256, 512)]
+    assert loads == sorted(loads) and loads[-1] >= 8
+
+
+def test_a_hub_asks_for_heads() -> None:
+    """Measured at 128 items in 64 dimensions: the hub of a power law of 256 edges wants two heads, a regular graph one."""
+    rows = np.array([[0, j] for j in range(47)] + [[i, i] for i in range(1, 128)])
+    assert (design(items=128, d_model=32, edge_list=rows).heads, design(items=128, d_model=32, edges=len(rows)).heads) == (4, 2)
+    assert design(items=128, d_model=64, graph=graphs.regular(2)).heads == 1
+
+
+def test_what_fixes_a_design() -> None:
+    free = design(items=1024, d_model=64)
+    tied = design(items=1024, d_model=64, limits=Limits(heads_multiple_of=6, d_key_multiple_of=16))
+    assert tied.heads % 6 == 0 and tied.d_key % 16 == 0 and tied.cost.key_budget >= tied.key_budget.estimate
+    assert tied.key_budget == replace(free.key_budget, lower_bound=tied.key_budget.lower_bound)
+    chosen = design(items=1024, d_model=64, limits=Limits(d_keys=(32, 64)))
+    assert chosen.d_key in (32, 64) and {a.d_key for a in chosen.alternatives} <= {32, 64}
+    refused(lambda: design(items=1024, d_model=64, limits=Limits(parameters=100)), "--max-parameters", "100")
+    refused(lambda: design(items=1024, d_model=64, limits=Limits(cache_bytes=7)), "--cache-bytes", "7")
+    refused(lambda: design(items=512, d_model=16, limits=Limits(d_keys=(1,))), "--d-keys", "[1]")
+    wrong: list[dict[str, Any]] = [{"gqa_group": 0}, {"key_bytes": -1}, {"d_keys": (0,)}, {"parameters": 1.5}]
+    for limit in wrong:
+        refused(partial(Limits, **limit), "whole number")
+
+
+def test_shared_keys() -> None:
+    plain, shared = (design(items=1024, d_model=64, limits=Limits(gqa_group=g)) for g in (1, 4))
+    assert shared.heads == 4 * shared.kv_heads and plain.kv_heads == plain.heads
+    assert shared.cost.cache_bytes == 2 * shared.kv_heads * shared.d_key
+    assert shared.cost.parameters == 64 * shared.d_key * (shared.heads + shared.kv_heads)
+    assert shared.key_budget.estimate == pytest.approx(1.6 * plain.key_budget.estimate, rel=0.1)
+    assert shared.key_budget.low <= plain.key_budget.estimate and any("conjectured" in note for note in shared.notes)
+
+
+def test_item_vectors_count() -> None:
+    draw = Stream("design", "rows").normal((512, 64))
+    even, thin = rows_of(draw), rows_of(draw @ np.diag(np.arange(64) < 32))
+    leaning = rows_of(draw @ np.diag(np.arange(1, 65) ** -0.5))
+    plain = design(items=512, d_model=64)
+    assert (even.rank, thin.rank, leaning.rank) == (64, 32, 64) and even.dimension > 60 > leaning.dimension
+    assert design(items=512, d_model=64, rows=even).key_budget == pytest.approx(plain.key_budget) or even.factor.value < 1.02
+    cut = design(items=512, d_model=64, rows=thin).key_budget
+    assert cut.estimate == pytest.approx(design(items=512, d_model=32).key_budget.estimate, rel=0.05)
+    more = design(items=512, d_model=64, rows=leaning)
+    assert more.key_budget.estimate > plain.key_budget.estimate and any("spread like" in note for note in more.notes)
+    for bad in (np.zeros((4, 3)), np.full((4, 3), np.nan), np.ones(5)):
+        refused(partial(rows_of, bad), "embeddings")
+    refused(lambda: rows_of(np.ones((4, 3)), 5), "--d-model", "3")
+
+
+def test_another_target_moves_the_budget() -> None:
+    budgets = [design(items=128, d_model=32, target=t).key_budget for t in (0.5, 0.9, 0.99, 1.0)]
+    estimates = [b.estimate for b in budgets]
+    assert estimates == sorted(estimates) and estimates[0] < estimates[-1]
+    assert budgets[1].low < budgets[2].low and design(items=64, d_model=32, target=0.1).target == 0.1
 
 
 def test_json() -> None:
@@ -59,8 +110,9 @@ def test_json() -> None:
     assert set(data) >= SURFACE
     assert list(data)[:2] == ["schema", "keyspan"]
     assert set(data["key_budget"]) == {"estimate", "low", "high", "lower_bound", "construction"}
-    assert data["basis"] == "law"
-    assert "not a confidence interval" in data["interval_basis"]
+    assert data["basis"] in ("law", "measured") and "90% interval" in data["interval_basis"]
+    assert set(data["law"]) >= {"fit_id", "cells", "sizes", "error", "covered", "source", "out_of_range"}
+    assert set(data["cost"]) >= {"parameters", "flops_per_item", "flops_per_pair", "cache_bytes"}
     assert data["key_budget"]["lower_bound"] == pytest.approx(3.21, abs=0.01)
     assert {b["status"] for b in data["bounds"]} == {"proven", "measured", "conjectured"}
     for other in data["alternatives"]:
@@ -74,10 +126,10 @@ def test_edges_and_graphs() -> None:
     assert (some.edges, some.bits) == (192, graphs.log2_choose(64**2, 192))
     regular = design(items=64, d_model=32, graph=graphs.regular(3))
     assert regular.edges == 192 and regular.bits < some.bits
-    assert regular.notes == ("the graph's entropy is an asymptotic count, and so is the lower bound",)
+    assert regular.notes[-1] == "the graph's entropy is an asymptotic count, and so is the lower bound"
     assert regular.key_budget.lower_bound < some.key_budget.lower_bound
     assert design(items=64, d_model=32, graph=graphs.permutation()) == design(items=64, d_model=32)
-    assert design(items=64, d_model=32, graph=graphs.erdos_renyi(192)) == some
+    assert design(items=64, d_model=32, graph=graphs.erdos_renyi(192)).key_budget == some.key_budget
 
 
 def test_the_edges_of_a_file() -> None:
@@ -88,28 +140,20 @@ def test_the_edges_of_a_file() -> None:
     assert answer.bits == graphs.log2_choose(400, 24)
     assert any("19 edges" in note for note in answer.notes)
     spread = np.stack([np.arange(20), (np.arange(20) + 1) % 20], axis=1)
-    assert design(items=20, d_model=7, edge_list=spread).notes == ()
-
-
-def test_another_target_is_said_to_change_nothing() -> None:
-    usual, other = design(items=64, d_model=8), design(items=64, d_model=8, target=0.9)
-    assert other.target == 0.9 and other.key_budget == usual.key_budget
-    assert [n for n in other.notes if n not in usual.notes] == [
-        "the law carries no dependence on the target yet: this is the answer for 0.99"
-    ]
+    assert not any("hubs" in note for note in design(items=20, d_model=7, edge_list=spread).notes)
 
 
 def test_one_head_per_edge_where_that_is_cheapest() -> None:
-    answer = design(items=1000, d_model=4)  # the law asks for 1727
+    answer = design(items=1000, d_model=4)
     assert (answer.heads, answer.d_key, answer.key_budget.estimate) == (1000, 1, 1000)
     assert any("one head per edge" in note for note in answer.notes)
     assert design(items=64, d_model=16, edges=1).key_budget.estimate == 1
 
 
 def test_more_heads_than_are_tried_is_said() -> None:
-    answer = design(items=128, d_model=8)
-    assert answer.heads == 16  # items/8
-    assert any("at least 20 heads" in note for note in answer.notes)
+    answer = design(items=128, d_model=8)  # 20 heads are needed (conjectured), 16 are tried
+    assert (answer.heads, answer.d_key) == (128, 1) and answer.key_budget.high == 128
+    assert any("items/8" in note for note in answer.notes)
 
 
 @st.composite
@@ -123,25 +167,23 @@ def designs(draw: st.DrawFn) -> Design:
 def test_bounds_are_in_order(answer: Design) -> None:
     budget = answer.key_budget
     assert 0 <= budget.lower_bound <= budget.low <= budget.estimate <= budget.high <= budget.construction
-    assert budget.estimate == answer.heads * answer.d_key
-    assert budget.estimate >= min(answer.edges, answer.edges * math.log(answer.edges) / answer.d_model)
-    assert answer.parameters == 2 * answer.d_model * budget.estimate
+    assert budget.estimate <= answer.heads * answer.d_key == answer.cost.key_budget <= 2 * budget.estimate
+    assert answer.parameters == 2 * answer.d_model * answer.cost.key_budget
     json.dumps(answer.to_dict(), allow_nan=False)
 
 
 @given(designs())
 def test_heads_are_sensible(answer: Design) -> None:
-    assert 1 <= answer.d_key <= answer.d_model
     one_each = answer.heads == answer.edges and answer.d_key == 1
     assert one_each or answer.heads.bit_count() == 1
-    assert one_each or answer.heads == 1 or answer.heads <= answer.items / 8 or answer.d_key > answer.d_model / 4
-    heads = [a.heads for a in answer.alternatives]
-    assert heads == sorted(set(heads)) and answer.heads not in heads
+    assert one_each or answer.heads == 1 or answer.heads <= answer.items / 8
+    kinds = [(a.heads, a.d_key) for a in answer.alternatives]
+    assert len(kinds) == len(set(kinds)) and (answer.heads, answer.d_key) not in kinds
     for other in answer.alternatives:
-        assert other.heads.bit_count() == 1 and answer.heads / 4 <= other.heads <= 4 * answer.heads
-        assert other.d_key <= answer.d_model and other.key_budget == other.heads * other.d_key
-        assert other.parameters == 2 * answer.d_model * other.key_budget
+        assert other.key_budget == other.heads * other.d_key and other.parameters == 2 * answer.d_model * other.key_budget
         assert not other.feasible or (other.solver_capacity or math.inf) <= other.key_budget
+        if other.needed is not None and other.low is not None and other.high is not None:
+            assert other.low <= other.needed <= other.high
 
 
 @pytest.mark.parametrize(

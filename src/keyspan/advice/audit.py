@@ -195,7 +195,7 @@ def _layer(
         d_model=layout.d_model,
         plan=one,
         spectra=found,
-        capacity=_capacity(one.heads, one.d_key, spread.dimension),
+        capacity=_capacity(one.heads, one.d_key, spread.dimension, layout.d_model),
         reach=reach,
         merges=merges(found.similarity, merge_loss),
         with_spectra=with_spectra,
@@ -203,8 +203,8 @@ def _layer(
 
 
 @lru_cache(maxsize=64)  # layers of one model are of one size
-def _capacity(heads: int, d_key: int, dimension: float) -> Capacity:
-    return capacity(heads=heads, d_key=d_key, dimension=dimension)
+def _capacity(heads: int, d_key: int, dimension: float, d_model: int) -> Capacity:
+    return capacity(heads=heads, d_key=d_key, dimension=dimension, d_model=d_model)
 
 
 def _looked_for(weights: LayerWeights, tokens: Float, looker: Recoverer, reach: int) -> LayerRelations:

@@ -1,29 +1,31 @@
-"""How many relations a layer has room for: one function, that a law fitted to more measurements can replace.
+"""How many relations a layer has room for: the design law (`evidence.design_law`) solved for the number of items.
 
-The law D_K = c m' ln m' / d (Adler 2025) is solved for m'. Its d is the width of vectors that point everywhere alike; token
-vectors do not, so it is replaced by what their spread amounts to (`dimension_of`).
+The law was measured on Gaussian rows. Token vectors prefer some directions, which costs trained channels a factor (d /
+d')^kappa
+(`evidence.shipped.rows_effect`): d' is what their spread amounts to (`problems.spectrum.dimension_of`), d what they span.
 """
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from keyspan.theory.bounds import TRAINED_OVER_LAW, gardner_budget
+from keyspan.evidence.design_law import DesignLaw, Size
+from keyspan.evidence.shipped import rows_effect, shipped_law
+from keyspan.theory.bounds import gardner_budget
 
-BASIS = "law"
-ITEMS = (32, 1024)  # items of the cells on which the law's constant was measured: one edge an item
-WIDTHS = (16, 256)  # and d_model of those
+BASIS = "design law"
+MOST_ITEMS = 2**40
 
 
 @dataclass(frozen=True, kw_only=True)
 class Capacity:
-    """Relations (directed edges) that a key budget holds among items of a given spread.
+    """Relations that a key budget holds among items of a given spread, one relation an item.
 
-    estimate: with the law's constant 1    low, high: with the most and the least of it that trained channels needed; not a
-    confidence interval    out_of_range: whether the law is asked beyond the sizes on which it was measured    solver: what the
-    perceptron's capacity says that the best weights would hold (conjectured)
+    estimate: by the design law    low, high: with the ends of its 90% interval    out_of_range: whether the law is asked
+    beyond the cells that it was measured on: then nothing says that the interval is calibrated    solver: what the
+    perceptron's capacity says that the best weights would hold, which does not depend on the spread (conjectured)
     """
 
     estimate: float
@@ -38,45 +40,51 @@ class Capacity:
         return asdict(self)
 
 
-def capacity(*, heads: int, d_key: int, dimension: float) -> Capacity:
-    """Relations that `heads` heads of width `d_key` hold between items that spread over `dimension` dimensions."""
-    budget = heads * min(d_key, dimension)  # no head needs to be wider than what it looks at
-    least, most = TRAINED_OVER_LAW
-    estimate = _edges(budget, dimension)
-    inside = ITEMS[0] <= estimate <= ITEMS[1] and WIDTHS[0] <= dimension <= WIDTHS[1]
+def capacity(*, heads: int, d_key: int, dimension: float, d_model: int | None = None, law: DesignLaw | None = None) -> Capacity:
+    """Relations that `heads` heads of width `d_key` hold between items in `d_model` dimensions.
+
+    dimension: d', the d of Gaussian rows that are spread alike    d_model: d (default: d' itself, rounded)
+    """
+    if dimension <= 0:  # vectors that are all alike
+        return Capacity(estimate=1.0, low=1.0, high=1.0, basis=BASIS, out_of_range=True, solver=None)
+    law = shipped_law() if law is None else law
+    width = max(1, round(dimension)) if d_model is None else d_model
+    budget = heads * min(d_key, width)  # no head needs to be wider than what it looks at
+    rows = rows_effect().factor(width, min(dimension, width))
+
+    def holds(times: Callable[[Size], float]) -> Callable[[int], bool]:
+        def fits(items: int) -> bool:
+            size = Size(items, width, items)
+            need = law.need(size, heads)
+            return need is not None and need * rows.value * times(size) <= budget
+
+        return fits
+
+    estimate = _largest(holds(lambda _: 1.0))
+    size = Size(max(2, int(estimate)), width, max(2, int(estimate)))
     return Capacity(
         estimate=estimate,
-        low=_edges(budget / most, dimension),
-        high=_edges(budget / least, dimension),
+        low=_largest(holds(lambda at: law.spread(at, rows.slack)[1])),
+        high=_largest(holds(lambda at: law.spread(at, rows.slack)[0])),
         basis=BASIS,
-        out_of_range=not inside,
-        solver=_solver(heads, budget, dimension),
+        out_of_range=bool(law.outside(size)),
+        solver=_solver(heads, budget, width),
     )
 
 
-def dimension_of(stable: float, items: int, d_model: int) -> float:
-    """The d of Gaussian rows with this stable rank: stable (1 + sqrt(d / m))^2, at most d_model.
-
-    m Gaussian rows in R^d have a stable rank of about d / (1 + sqrt(d/m))^2, for their largest singular value is sqrt(m) +
-    sqrt(d) times that of one entry (Bai and Yin 1993). So rows without any preference are left at d.
-    """
-    return min(float(d_model), stable * (1 + math.sqrt(d_model / items)) ** 2)
-
-
-def _edges(budget: float, dimension: float) -> float:
-    """m' with m' ln m' / d = D_K, by bisection; at least 1, which costs nothing."""
-    low, high = 1.0, 2.0
-    while high * math.log(high) < budget * dimension:
+def _largest(fits: Callable[[int], bool]) -> float:
+    """The most items that fit, to a thousandth; 1 where not even two do (one relation costs nothing)."""
+    low, high = 1, 2
+    while high < MOST_ITEMS and fits(high):
         low, high = high, 2 * high
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if middle * math.log(middle) < budget * dimension else (low, middle)
-    return low
+    while high - low > max(1, low // 1000):
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return float(low)
 
 
-def _solver(heads: int, budget: float, dimension: float) -> float | None:
+def _solver(heads: int, budget: float, d: int) -> float | None:
     """The most items, each with one edge, whose predicted budget is within this one; None where d is too small to say."""
-    d = round(dimension)
     if d < 8:
         return None
 
@@ -84,12 +92,4 @@ def _solver(heads: int, budget: float, dimension: float) -> float | None:
         needed = gardner_budget(items, items, d, heads)
         return needed is not None and needed <= budget
 
-    low, high = 2, 4
-    if not fits(low):
-        return None
-    while fits(high):
-        low, high = high, 2 * high
-    while high - low > max(1, low // 1000):
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return float(low)
+    return _largest(fits) if fits(2) else None

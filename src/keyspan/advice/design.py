@@ -1,6 +1,11 @@
-"""How many heads, and how wide, to hold a graph of relations? Answered at once, from theory alone (basis "law").
+"""How many heads, and how wide, to hold a graph of relations? Answered at once, from a law fitted to measured channels.
 
 Symbols (Adler 2025): m items in R^d, m' edges, h heads of width d_k, key budget D_K = h d_k, 2 d D_K parameters.
+
+Three budgets stand side by side: below `lower_bound` no channel can hold every such graph (proven, *necessary*); trained
+channels
+reached F1 = 0.99 within [low, high] in nine cells of ten (measured, *likely*); with `construction` explicit weights are exact
+(proven, *certain*).
 """
 
 from __future__ import annotations
@@ -13,9 +18,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from keyspan.advice.choosing import Alternative, Choice, Limits, alternatives, choose
+from keyspan.advice.costs import Cost, cost
+from keyspan.advice.rows import Rows
 from keyspan.display import Displayed
 from keyspan.errors import BadInput, require
+from keyspan.evidence.design_law import DesignLaw, Expected, Size
 from keyspan.evidence.record import head
+from keyspan.evidence.shipped import Factor, near, shipped, shipped_law, target_factor
 from keyspan.files.edges import canonical_edges
 from keyspan.files.paths import shown
 from keyspan.problems import graphs
@@ -24,22 +34,16 @@ from keyspan.theory import bounds
 from keyspan.theory.bounds import Bound
 
 LARGEST = 2**24  # items and dimensions, as in `Relations`
-LAW_TARGET = 0.99  # the F1 at which the constant of the law was read off
-
-INTERVAL_BASIS = (
-    "low and high are {:.2f} and {:.2f} times the law: the least and the most that trained channels needed in nine "
-    "cells (permutations, gaussian rows, 32 to 1024 items), kept between lower_bound and construction; not a "
-    "confidence interval"
-).format(*bounds.TRAINED_OVER_LAW)
+LAW_TARGET = 0.99  # the F1 at which cells are measured
 
 
 @dataclass(frozen=True, kw_only=True)
 class KeyBudget:
     """D_K = h d_k. Always lower_bound <= low <= estimate <= high <= construction.
 
-    estimate: heads times d_key of the design    low, high: see `interval_basis`    lower_bound: with these heads not
-    every graph of the family can be held below it (proven)    construction: explicit weights of one head per edge are
-    exact (proven for rows of unit norm, none equal or opposite to another)
+    estimate: the smallest budget of a trained channel, by the law    low, high: see `interval_basis`    lower_bound: with the
+    design's heads not every graph of the family can be held below it (proven)    construction: explicit weights of one head
+    per edge are exact (proven for rows of unit norm, none equal or opposite to another)
     """
 
     estimate: int
@@ -50,26 +54,36 @@ class KeyBudget:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Alternative:
-    """Another number of heads, with the law's key budget for it.
+class Basis:
+    """The law that answered. error: median of |prediction / D_K* - 1| in sizes that it was not fitted to    covered: share of
+    such cells inside their 90% interval    out_of_range: what of the question the measured cells do not cover"""
 
-    solver_capacity: D_K that a second-order solver needs with so many heads (conjectured); None: so few heads cannot
-    hold the graph    feasible: whether `key_budget` is at least that
-    """
+    fit_id: str
+    source: str
+    recipe: str
+    cells: int
+    sizes: int
+    error: float
+    covered: float
+    out_of_range: tuple[str, ...]
 
-    heads: int
-    d_key: int
+
+@dataclass(frozen=True, kw_only=True)
+class Here:
+    """What was measured of just this size."""
+
+    graph: str
     key_budget: int
-    parameters: int
-    bits_per_parameter: float
-    lower_bound: float
-    solver_capacity: float | None
-    feasible: bool
+    low: int | None
+    high: int | None
+    heads: int | None
+    seeds: int
+    evidence: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Design(Displayed):
-    """A channel for m items in R^d with m' edges that take `bits` to name; parameters counts W_Q and W_K."""
+    """A channel for m items in R^d with m' edges that take `bits` to name. heads, d_key: what to build; cost: of that"""
 
     items: int
     d_model: int
@@ -79,17 +93,31 @@ class Design(Displayed):
     key_budget: KeyBudget
     heads: int
     d_key: int
+    kv_heads: int
     parameters: int
     bits_per_parameter: float
+    cost: Cost
     basis: str
     interval_basis: str
+    law: Basis
+    measured: Here | None
+    rows: Rows | None
+    limits: Limits
     bounds: tuple[Bound, ...]
     alternatives: tuple[Alternative, ...]
     notes: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON of `keyspan design`."""
-        return head() | {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+        found: dict[str, Any] = _listed(asdict(self))
+        return head() | found
+
+
+def _listed(value: Any) -> Any:
+    """Tuples as lists, as JSON has them."""
+    if isinstance(value, dict):
+        return {name: _listed(inner) for name, inner in value.items()}
+    return [_listed(inner) for inner in value] if isinstance(value, tuple | list) else value
 
 
 @dataclass(frozen=True)
@@ -98,6 +126,7 @@ class _Load:
 
     edges: int
     bits: float
+    name: str | None = None
     bits_exact: bool = True
     degree: int | None = None
 
@@ -110,50 +139,63 @@ def design(
     graph: Graph | None = None,
     edge_list: NDArray[np.integer[Any]] | None = None,
     target: float = LAW_TARGET,
+    rows: Rows | None = None,
+    limits: Limits | None = None,
+    law: DesignLaw | None = None,
 ) -> Design:
     """Choose heads and d_key for a graph on `items` items in `d_model` dimensions.
 
     items: m    d_model: d    edges: m', of any graph    graph: a family, instead of edges    edge_list: (m', 2), the
     rows of a graph file, with or without its `graph`. Without any of them the graph is a permutation.    target: F1
+    rows: how item vectors are spread (`rows.rows_of`; default: gaussian)    limits: what the design must obey
+    law: fitted to a store's measurements (`keyspan.fit("design")`; default: to those that come with the package)
 
-    The key budget is the law m' ln m' / d with constant 1, rounded up to whole heads. Heads: 1 where one is enough and
-    rows can be orthogonal (m <= d), else twice the least number that could hold the graph (`heads_needed`, conjectured)
-    and 2 at least, since training reaches a given budget sooner with a few more heads than are needed; rounded up to a
-    power of two, up to items/8 unless d_key would pass d_model. Where that costs as much as one head per edge, it is
-    one head per edge, which is proven to work.
+    heads and d_key: of all that obey the limits, the smallest budget that reaches the law's for so many heads; fewer heads
+    where two are equal. Where no number of heads up to items/8 will do, or one head per edge costs no more, it is one head
+    per edge, which is proven to work.
     """
     items = _whole(items, "--items", 2, "Relations need at least two items.")
     d_model = _whole(d_model, "--d-model", 1, "Item vectors need a dimension.")
     number = isinstance(target, int | float) and not isinstance(target, bool)
     require(number and 0 < target <= 1, "`0 < --target <= 1`", shown(target), "F1 is a fraction; the default is 0.99.")
     load = _load(items, edges, graph, edge_list)
+    limits = limits or Limits()
+    law = shipped_law() if law is None else law
+    width = d_model if rows is None else min(d_model, rows.rank)
 
-    law = bounds.law(load.edges, d_model)
-    needed = bounds.heads_needed(load.edges, items, d_model)
-    heads = _heads(needed, items, d_model, law)
-    d_key = max(1, math.ceil(law / heads))
-    constructed = heads * d_key >= load.edges
-    if constructed:
-        heads, d_key = load.edges, 1
-    estimate = heads * d_key
+    size = Size(items, width, load.edges, load.degree)
+    factors = _factors(target, rows, limits)
+    scale, slack = math.prod(f.value for f in factors), math.sqrt(sum(f.slack**2 for f in factors))
+    expected = law.expected(size, factor=scale, slack=slack)
+    choice = choose(law, size, scale, limits, d_model, load.bits)
+    lower = bounds.warren_budget(load.bits, items, d_model, choice.heads)
+    budget = _key_budget(expected, choice, lower, load.edges)
+    spent = cost(choice.heads, choice.d_key, d_model, limits)
+    outside = law.outside(size)
     return Design(
         items=items,
         d_model=d_model,
         edges=load.edges,
         bits=load.bits,
         target=float(target),
-        key_budget=_key_budget(estimate, law, bounds.warren_budget(load.bits, items, d_model, heads), load.edges),
-        heads=heads,
-        d_key=d_key,
-        parameters=2 * d_model * estimate,
-        bits_per_parameter=load.bits / (2 * d_model * estimate),
-        basis="law",
-        interval_basis=INTERVAL_BASIS,
+        key_budget=budget,
+        heads=choice.heads,
+        d_key=choice.d_key,
+        kv_heads=spent.kv_heads,
+        parameters=spent.parameters,
+        bits_per_parameter=load.bits / spent.parameters,
+        cost=spent,
+        basis="law" if outside or expected is None else "measured",
+        interval_basis=_interval_basis(law, bool(outside)),
+        law=Basis(**{k: getattr(law, k) for k in Basis.__dataclass_fields__ if k != "out_of_range"}, out_of_range=outside),
+        measured=_here(items, d_model, load) if rows is None else None,
+        rows=rows,
+        limits=limits,
         bounds=bounds.key_budget_bounds(
-            edges=load.edges, bits=load.bits, items=items, d_model=d_model, heads=heads, degree=load.degree
+            edges=load.edges, bits=load.bits, items=items, d_model=d_model, heads=choice.heads, degree=load.degree
         ),
-        alternatives=tuple(_alternative(h, law, load, items, d_model) for h in _around(heads, items, load.edges)),
-        notes=tuple(_notes(load, target, heads, needed, constructed)),
+        alternatives=alternatives(law, size, scale, limits, d_model, choice, load.bits, budget.high),
+        notes=tuple(_notes(load, target, choice, limits, expected, outside, rows)),
     )
 
 
@@ -186,7 +228,7 @@ def _load(items: int, edges: int | None, graph: Graph | None, edge_list: NDArray
         degree = max(int(side.max()) for side in graphs.degrees(rows, items))
         if graph is None:
             require(len(rows) < items**2, f"`edges < {items**2}` (--items squared)", len(rows), "Leave a non-edge.")
-            return _Load(len(rows), graphs.log2_choose(items**2, len(rows)), degree=degree)
+            return _Load(len(rows), graphs.log2_choose(items**2, len(rows)), "file", degree=degree)
     full = graphs.resolve(graph or graphs.permutation(), items)
     count = graphs.edge_count(full, items)
     if edge_list is not None:
@@ -194,75 +236,83 @@ def _load(items: int, edges: int | None, graph: Graph | None, edge_list: NDArray
     entropy = graphs.entropy(full, items)
     if degree is None and full.name in ("regular", "out-regular"):
         degree = full.degree
-    return _Load(count, entropy.value, entropy.exact, degree)
+    if degree is None and full.name == "power-law":
+        degree = int(graphs.power_law_degrees(full, items).max())
+    return _Load(count, entropy.value, full.name, entropy.exact, degree)
 
 
-def _heads(needed: int | None, items: int, d_model: int, law: float) -> int:
-    """How many heads a trained channel wants, a power of two."""
-    if needed == 1:
-        wanted = 2 if items > d_model else 1
-    else:
-        wanted = _power_of_two(2 * needed) if needed else items
-    heads = min(wanted, _most_heads(items))
-    while heads * d_model < law:  # wider than d_model a head holds nothing more
-        heads *= 2
-    return heads
+def _factors(target: float, rows: Rows | None, limits: Limits) -> list[Factor]:
+    """What multiplies the law: another target, item vectors with a preference, keys that are shared."""
+    return [target_factor(float(target)), *([] if rows is None else [rows.factor]), limits.sharing]
 
 
-def _power_of_two(least: int) -> int:
-    return 1 << (least - 1).bit_length()
-
-
-def _most_heads(items: int) -> int:
-    """The largest power of two up to items/8, and 1 at least."""
-    return 1 << (max(1, items // 8).bit_length() - 1)
-
-
-def _key_budget(estimate: int, law: float, lower_bound: float, construction: int) -> KeyBudget:
-    least, most = bounds.TRAINED_OVER_LAW
+def _key_budget(expected: Expected | None, choice: Choice, lower: float, edges: int) -> KeyBudget:
+    """The law's interval, kept between what is proven; without one, what is proven is all there is."""
+    least = max(1, math.ceil(lower))
+    if expected is None:
+        return KeyBudget(estimate=edges, low=min(least, edges), high=edges, lower_bound=min(lower, edges), construction=edges)
+    estimate = max(least, min(expected.estimate, edges))
     return KeyBudget(
         estimate=estimate,
-        low=max(1, math.ceil(lower_bound), min(estimate, math.floor(least * law))),
-        high=min(construction, max(estimate, math.ceil(most * law))),
-        lower_bound=lower_bound,
-        construction=construction,
+        low=max(least, min(expected.low, estimate)),
+        high=max(estimate, min(expected.high, edges)),
+        lower_bound=lower,
+        construction=max(edges, estimate),
     )
 
 
-def _around(heads: int, items: int, edges: int) -> list[int]:
-    """Other powers of two, from a quarter to four times as many heads."""
-    most = min(max(_most_heads(items), heads), 4 * heads, edges)
-    powers = [1 << k for k in range(most.bit_length())]
-    return [h for h in powers if 4 * h >= heads and h <= most and h != heads]
+def _interval_basis(law: DesignLaw, outside: bool) -> str:
+    text = (
+        f"90% interval of D_K* of trained channels (recipe {law.recipe}), calibrated on {law.cells} measured cells of "
+        f"{law.sizes} "
+        f"sizes, each by a law that had not seen its size; kept between lower_bound and construction"
+    )
+    return f"{text}; extrapolated here, where nothing says that it is calibrated" if outside else text
 
 
-def _alternative(heads: int, law: float, load: _Load, items: int, d_model: int) -> Alternative:
-    d_key = min(d_model, max(1, math.ceil(law / heads)))
-    budget = heads * d_key
-    capacity = bounds.gardner_budget(load.edges, items, d_model, heads)
-    return Alternative(
-        heads=heads,
-        d_key=d_key,
-        key_budget=budget,
-        parameters=2 * d_model * budget,
-        bits_per_parameter=load.bits / (2 * d_model * budget),
-        lower_bound=bounds.warren_budget(load.bits, items, d_model, heads),
-        solver_capacity=capacity,
-        feasible=capacity is not None and capacity <= budget,
+def _here(items: int, d_model: int, load: _Load) -> Here | None:
+    cell = near(items, d_model, load.edges, load.name, [row.cell for row in shipped()])
+    if cell is None or cell.key_budget is None:
+        return None
+    return Here(
+        graph=cell.graph,
+        key_budget=cell.key_budget,
+        low=cell.low,
+        high=cell.high,
+        heads=cell.heads,
+        seeds=cell.seeds,
+        evidence=cell.evidence,
     )
 
 
-def _notes(load: _Load, target: float, heads: int, needed: int | None, constructed: bool) -> list[str]:
+def _notes(
+    load: _Load,
+    target: float,
+    choice: Choice,
+    limits: Limits,
+    expected: Expected | None,
+    outside: tuple[str, ...],
+    rows: Rows | None,
+) -> list[str]:
     notes = []
+    if outside:
+        what = ", ".join(name.replace("_", " ") for name in outside)
+        notes.append(f"outside the measured cells in: {what}; the law is extrapolated")
     if target != LAW_TARGET:
-        notes.append(f"the law carries no dependence on the target yet: this is the answer for {LAW_TARGET}")
-    if constructed:
+        notes.append(f"the target {target:g} was read off cells that were searched for {LAW_TARGET}")
+    if choice.constructed:
         notes.append("one head per edge costs no more here: explicit weights, exact for unit rows none equal or opposite")
-    elif needed is None or needed > heads:
-        least = "more heads than items" if needed is None else f"at least {needed} heads"
-        notes.append(f"{least} are needed by the conjectured solver capacity, more than are tried up to items/8")
-    if load.degree is not None and load.degree * heads > load.edges:
-        notes.append(f"one item has {load.degree} edges, more than m'/heads: the law is for milder skew, and may be low")
+    if expected is None:
+        notes.append("no number of heads up to items/8 holds the graph at any width (conjectured)")
+    if limits.gqa_group > 1:
+        notes.append(f"keys shared by {limits.gqa_group} heads: counted by free parameters (conjectured), not measured")
+    if rows is not None and rows.factor.value > 1:
+        notes.append(
+            f"item vectors spread like {rows.dimension:.0f} of {rows.d_model} dimensions: {rows.factor.value:.2f} times "
+            f"the budget"
+        )
+    if load.degree is not None and load.degree * choice.heads > load.edges and load.degree > 8:
+        notes.append(f"one item has {load.degree} edges, more than m'/heads: hubs ask for heads, and the law may be low")
     if not load.bits_exact:
         notes.append("the graph's entropy is an asymptotic count, and so is the lower bound")
     return notes

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from keyspan.advice.capacity import dimension_of
 from keyspan.advice.checkpoints.layout import Layout
 from keyspan.advice.checkpoints.weights import finished, normalised
 from keyspan.advice.spectra import effective_rank, stable_rank
 from keyspan.files.checkpoints import Checkpoint
+from keyspan.problems.spectrum import dimension_of
 
 Float = NDArray[np.float64]
 MOST_ROWS = 2**15  # of a larger vocabulary, so many rows in blocks spread over all of it

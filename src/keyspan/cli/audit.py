@@ -110,7 +110,7 @@ def _layers(data: dict[str, Any]) -> Any:
             ]
         )  # fmt: skip
     columns = ["layer", "heads", "kv", "d_key", "has", "uses", "share", "unlike", "overlap", "capacity", "low-high"]
-    title = "Layers (capacity in relations, by the law; *: beyond the sizes it was measured on)"
+    title = "Layers (capacity in relations, by the design law; *: beyond the sizes it was measured on)"
     return show.table(title, columns + (["F1 of pairs", "chance <"] if related else []), rows, left=0)
 
 

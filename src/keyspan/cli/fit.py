@@ -33,6 +33,34 @@ def law(
     return 0
 
 
+@app.command("design")
+def design(
+    source: Path | None = typer.Option(None, "--from", help="A .csv of cells, or a .jsonl of records (default: the store)."),
+    recipe: str = typer.Option("gradient", help="Only cells measured with this recipe."),
+    target: float = typer.Option(0.99, help="Only cells of this target F1."),
+    out: Path | None = typer.Option(None, help="Write the law here (default: beside the store, where `keyspan design` looks)."),
+) -> int:
+    """The law that `keyspan design` answers from, fitted to the store's cells and to those that come with keyspan."""
+    from keyspan.cli import show
+    from keyspan.runners import design_law
+
+    found = design_law.fit_design_law(source=source, store=current.store, recipe=recipe, target=target)
+    data = design_law.write_law(found, out or design_law.path_beside(current.store)).to_dict()
+    if current.json:
+        show.print_json(data)
+        return 0
+    console = show.console()
+    console.print(f"law        {found.law.formula}")
+    console.print(f"cells      {data['cells']} of {data['sizes']} sizes, {data['own']} of them from {data['source']}")
+    console.print(
+        f"unseen     sizes: median error {data['error']:.1%}; {data['covered']:.0%} of their cells inside their 90% interval"
+    )
+    for gone in data["left_out"]:
+        console.print(f"left out   {gone['cell']}: {gone['reason']}")
+    console.print(f"fit        {data['fit_id']}, written to {data['path']}")
+    return 0
+
+
 @app.command("ecm")
 def ecm(
     source: Path | None = typer.Option(None, "--from", help="A .csv of cells, or a .jsonl of records (default: the store)."),

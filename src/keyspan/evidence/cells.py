@@ -203,7 +203,12 @@ def read_cells(path: str | Path) -> list[Cell]:
             f"`{name_of(path)}` must have columns items, d_model, key_budget, but got none named {', '.join(sorted(missing))}. "
             "Write it as fig5 does."
         )
-    return [_cell(row, f"{name_of(path)}:{number}") for number, row in enumerate(rows, 2)]
+    return cells_from(rows, name_of(path))
+
+
+def cells_from(rows: Sequence[dict[str, Any]], name: str) -> list[Cell]:
+    """Cells from rows of text by column, as a CSV has them. name: of the file, for errors"""
+    return [_cell(row, f"{name}:{number}") for number, row in enumerate(rows, 2)]
 
 
 def _cell(row: dict[str, Any], place: str) -> Cell:

@@ -25,7 +25,7 @@ from keyspan.theory.ecm import LAWS, Architectures, Law
 
 Float = NDArray[np.float64]
 Ints = NDArray[np.intp]
-STARTS = 12  # random starts of a law that is not linear
+STARTS = 8  # random starts of a law that is not linear
 DRAWS = 100  # of the bootstrap
 FIT_VERSION = 1
 LEAST_CELLS = 6

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -28,6 +29,15 @@ def stable_rank(rows: Float) -> float:
     """`|X|_F^2 / |X|_2^2`"""
     values = singular_values(rows)
     return float((values**2).sum() / values[0] ** 2)
+
+
+def dimension_of(stable: float, items: int, d_model: int) -> float:
+    """The d of Gaussian rows with this stable rank: stable (1 + sqrt(d / m))^2, at most d_model.
+
+    m Gaussian rows in R^d have a stable rank of about d / (1 + sqrt(d/m))^2, for their largest singular value is sqrt(m) +
+    sqrt(d) times that of one entry (Bai and Yin 1993). So rows without any preference are left at d.
+    """
+    return min(float(d_model), stable * (1 + math.sqrt(d_model / items)) ** 2)
 
 
 def effective_rank(rows: Float) -> float:

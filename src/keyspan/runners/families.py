@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from keyspan.decoders import Decoder
 from keyspan.errors import BadInput, shown
 from keyspan.files.contents import Contents
 from keyspan.lab.search import Answer
@@ -24,6 +25,7 @@ from keyspan.runners import inputs
 from keyspan.runners.grids import Point, parsed
 from keyspan.runners.labels import TARGET, labels_question, yielded
 from keyspan.runners.questions import calibration_questions, relations_question
+from keyspan.runners.sequences import ask_sequences, read_cell
 from keyspan.specs import Question
 from keyspan.theory.bounds import law
 
@@ -185,9 +187,98 @@ def _labels_row(questions: Sequence[Question], answers: Sequence[Answer]) -> Row
     return found | dict(zip(("yield_low", "yield", "yield_high"), map(_int, most or (None,) * 3), strict=True))
 
 
+def _sequences(
+    context: Context,
+    *,
+    heads: int,
+    length: int,
+    d_model: int,
+    d_head: int = 0,
+    vocab: int | None = None,
+    file: str | None = None,
+    tokenizer: str | None = None,
+    prompt: int = 2,
+    library: int = 0,
+    source: str = "uniform",
+    prefixes: str = "",
+    exponent: float | None = None,
+    spread: float | None = None,
+    relations: int | None = None,
+    graph: str | None = None,
+    edges: int | None = None,
+    degree: int | None = None,
+    measure: str | None = None,
+    regime: str = "saturated",
+    layers: int = 1,
+    attention: str = "softmax",
+    window: int | None = None,
+    activation: str = "gelu",
+    ff: str = "trained",
+    positions: str = "learned",
+    norm: str = "pre",
+    tied: bool = False,
+    seeds: int = 3,
+    seed: int | None = None,
+    steps: int | None = None,
+    batch: int | None = None,
+    arithmetic: str = "fp32",
+) -> list[Question]:
+    """As `keyspan measure sequences` asks; where saturated, steps and twice as many."""
+    problem = inputs.sequences_from(
+        context.contents,
+        file=None if file is None else context.folder / file,
+        tokenizer=tokenizer,
+        length=length,
+        vocabulary=vocab,
+        prompt=prompt,
+        library=library,
+        source=source,
+        prefixes=prefixes,
+        exponent=exponent,
+        spread=spread,
+        relations=relations,
+        graph=graph,
+        edges=edges,
+        degree=degree,
+    )
+    decoder = Decoder(
+        heads=heads,
+        d_model=d_model,
+        d_head=d_head,
+        layers=layers,
+        attention=attention,
+        window=window,
+        activation=activation,
+        ff=ff,
+        positions=positions,
+        norm=norm,
+        tied=tied,
+    )
+    asked = ask_sequences(
+        problem,
+        decoder=decoder,
+        measure=measure,
+        regime=regime,
+        seeds=seeds,
+        seed=context.seed if seed is None else seed,
+        steps=steps,
+        batch=batch,
+        arithmetic=arithmetic,
+        contents=context.contents,
+    )
+    return list(asked.questions)
+
+
+def _sequences_row(questions: Sequence[Question], answers: Sequence[Answer]) -> Row:
+    cell = read_cell(questions, answers)
+    found = {name: getattr(cell, name) for name in ("capacity", "low", "high", "mls", "status", "moved", "parameters")}
+    return found | {"bits_per_parameter": cell.stored_per_parameter}
+
+
 FAMILIES: dict[str, Family] = {
     "relations": Family(_relations, _relations_row),
     "labels": Family(_labels, _labels_row),
+    "sequences": Family(_sequences, _sequences_row),
     "dichotomies": Family(_dichotomies, _dichotomies_row),
 }
 

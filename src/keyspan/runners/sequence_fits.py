@@ -258,7 +258,7 @@ def fit_at_hand(source: str | Path | None, store: str | None, regime: str) -> tu
     known = f"`--regime` in {'|'.join(REGIMES)}"
     require(isinstance(regime, str) and regime in REGIMES, known, shown(regime), "Choose one.")
     try:
-        own = fit_sequences(source=source, store=store, regime=regime, draws=20)
+        own = fit_sequences(source=source, store=store, regime=regime, draws=1)
     except BadInput:
         if source is not None or regime not in shipped()["fits"]:
             raise

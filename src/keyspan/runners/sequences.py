@@ -24,7 +24,7 @@ from keyspan.evidence.sequence_cells import SequenceCell, reading
 from keyspan.files.paths import shown
 from keyspan.lab import recipes
 from keyspan.lab.recipes import Recipe
-from keyspan.lab.search import Probe
+from keyspan.lab.search import Answer, Probe
 from keyspan.problems import ContentSource, NoContents
 from keyspan.problems.sequences import MOST, SequenceInstance, Sequences
 from keyspan.problems.sources import FREE, available
@@ -200,6 +200,15 @@ def _one_of(value: object, names: Sequence[str], flag: str) -> None:
 # ---------------------------------------------------------------------------------------------------- the answer
 
 
+def read_cell(questions: Sequence[Question], answers: Sequence[Answer]) -> SequenceCell:
+    """A cell from its questions and answers alone, as a sweep has them."""
+    problem = questions[0].problem
+    assert isinstance(problem, Sequences)
+    bits = bits_per_sequence(problem, NoContents()) if problem.source.name in FREE else math.nan
+    measure = "ladder" if questions[0].search else "ride" if getattr(questions[0].recipe, "show", None) else "literal"
+    return reading(questions, answers, bits, measure)
+
+
 @dataclass(frozen=True)
 class SequencesResult(Displayed):
     """The capacity of one cell, with everything it rests on. outcomes: of the questions, in order"""
@@ -225,7 +234,8 @@ class SequencesResult(Displayed):
         ceilings = [i.ceiling for i in self.instances]
         ceiling = float(np.mean(ceilings))
         held = cell.capacity or 0.0
-        limited = "data" if held >= CONVERGED_SHARE * ceiling else None
+        whole = ceiling < cell.library or cell.library == last.arms[0].levels[-1]  # else a larger library was there to be tried
+        limited = "data" if whole and held >= CONVERGED_SHARE * ceiling else None
         probes = [_probe(p, o) for o in self.outcomes for p in o.answer.probes]
         return head() | {
             "problem": asked.problem.to_json(),
