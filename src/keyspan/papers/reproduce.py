@@ -10,7 +10,7 @@ import keyspan
 from keyspan.display import Displayed
 from keyspan.errors import BadInput, shown
 from keyspan.papers import adler, claims, harma_measured, mahdavi, modern
-from keyspan.papers.figures import Figure, Found, Paper, choose, names
+from keyspan.papers.figures import Figure, Found, Paper, choose
 from keyspan.runners.driver import Outcome
 from keyspan.runners.given import Rows
 from keyspan.specs import Question, canonical

@@ -213,7 +213,9 @@ def _prediction(result: Any, data: Mapping[str, Any]) -> Shown:
     facts = {"law": data["model"], "regime": data["regime"], "parameters": data["parameters"], "fitted to": data["source"]}
     if data["capacity"] is not None:
         facts["capacity"] = _interval(data["capacity"])
-    return Shown("A capacity predicted" if data["capacity"] is not None else "The cheapest that will do", facts, data["cheapest"])
+    return Shown(
+        "A capacity predicted" if data["capacity"] is not None else "The cheapest that will do", facts, data["cheapest"]
+    )
 
 
 SHOWN: dict[str, Callable[[Any, Mapping[str, Any]], Shown]] = {
