@@ -72,6 +72,18 @@ def test_failures_are_counted_kept_and_tried_again(file: str, oracle: Oracle) ->
     assert (again["done"], again["failed"], again["trained_now"]) == (4, 0, 16)
 
 
+def test_what_prints_on_the_way_does_not_get_into_the_answer(file: str, oracle: Oracle) -> None:
+    """As Ray does when a node of its cluster dies."""
+
+    def chatty(run: Run) -> Verdict:
+        print("(raylet) a node died")
+        return Oracle().verdict(run)
+
+    oracle.verdict = chatty
+    ran = ask("sweep", file, "--json")
+    assert ran.json["done"] == 4 and "a node died" in ran.err
+
+
 def test_on_error_stop(file: str, oracle: Oracle) -> None:
     oracle.verdict = failing
     ran = ask("sweep", file, "--on-error", "stop")

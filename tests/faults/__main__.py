@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.faults import fuzz, kills, log
+from tests.faults import drivers, events, fuzz, kills, log, memory, picture
 from tests.faults.targets import TARGETS
 
 SEED = 20261119
@@ -37,6 +37,7 @@ def kill_many(out: Path, wanted: int, until: float) -> bool:
             left -= len(found)
             say(f"episode {number}: {len(found)} kills, {max(0, left)} to go")
             number += 1
+    picture.draw(out / "kills.csv", out / "kills.svg")
     return left <= 0
 
 
@@ -55,14 +56,52 @@ def fuzz_all(out: Path, wanted: int, until: float) -> bool:
     return all(done.get(target, 0) >= share for target in TARGETS)
 
 
+def events_all(out: Path, until: float) -> bool:
+    """Everything else that can befall a sweep, once. returns: whether that is done"""
+    done = {row["event"] for row in log.read(out / "events.csv")}
+    left = [name for name in events.EVENTS if name not in done]
+    with tempfile.TemporaryDirectory(prefix="keyspan-events-", ignore_cleanup_errors=True) as name:
+        calm = kills.undisturbed(Path(name)) if left else None
+        while calm and left and time.monotonic() < until:
+            found = events.happen(left.pop(0), Path(name), calm)
+            log.write(out / "events.csv", [found])
+            say(f"{found.event}: {found.seen}")
+    return not left
+
+
+def share_all(out: Path, cells: int) -> bool:
+    """Four drivers on one PostgreSQL store, each killed once."""
+    if not log.read(out / "drivers.csv"):
+        with tempfile.TemporaryDirectory(prefix="keyspan-drivers-", ignore_cleanup_errors=True) as name:
+            found = drivers.share(Path(name), 4, cells, random.Random(SEED))
+        log.write(out / "drivers.csv", [found])
+        say(str(found))
+        if found.lost or not found.answers_equal:
+            raise SystemExit(1)
+    return True
+
+
+def memory_of(out: Path, runs: int) -> bool:
+    """Peak memory of what reads a store of so many runs."""
+    if not log.read(out / "memory.csv"):
+        with tempfile.TemporaryDirectory(prefix="keyspan-memory-") as name:
+            found = memory.peaks(Path(name), runs)
+        log.write(out / "memory.csv", found)
+        for peak in found:
+            say(str(peak))
+    return True
+
+
 def main() -> int:
     """Entry point. returns: 0 when all is done, 3 when the time was up"""
     parser = argparse.ArgumentParser(prog="python -m tests.faults")
-    parser.add_argument("part", nargs="?", choices=["all", "kills", "fuzz"], default="all")
+    parser.add_argument("part", nargs="?", choices=["all", "kills", "fuzz", "events", "drivers", "memory"], default="all")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/faults"))
     parser.add_argument("--minutes", type=float, default=1e6)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--inputs", type=int, default=1_000_000)
+    parser.add_argument("--cells", type=int, default=5000, help="of four drivers on PostgreSQL")
+    parser.add_argument("--runs", type=int, default=100_000, help="in the store whose readers' memory is measured")
     args = parser.parse_args()
     until = time.monotonic() + 60 * args.minutes
     whole = True
@@ -70,6 +109,12 @@ def main() -> int:
         whole &= kill_many(args.out, args.kills, until)
     if args.part in ("all", "fuzz"):
         whole &= fuzz_all(args.out, args.inputs, until)
+    if args.part in ("all", "events"):
+        whole &= events_all(args.out, until)
+    if args.part in ("all", "drivers"):
+        whole &= share_all(args.out, args.cells)
+    if args.part in ("all", "memory"):
+        whole &= memory_of(args.out, args.runs)
     return 0 if whole else 3
 
 

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -68,10 +68,11 @@ class Calm:
     seconds: float
 
 
-def begin(url: str, file: Path, jobs: int) -> subprocess.Popen[str]:
-    """Start a sweep."""
-    command = [sys.executable, "-c", MAIN, "sweep", str(file), "--store", url, "--json", "--quiet", "--jobs", str(jobs)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+def begin(url: str, file: Path, jobs: int, *more: str, before: Sequence[str] = (), **env: str) -> subprocess.Popen[str]:
+    """Start a sweep. before: words before the command's own, such as another program's that starts it"""
+    words = ["sweep", str(file), "--store", url, "--json", "--quiet", "--jobs", str(jobs), *more]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "start_new_session": True}
+    return subprocess.Popen([*before, sys.executable, "-c", MAIN, *words], env={**os.environ, **env}, **pipes)
 
 
 def lines(url: str) -> dict[str, str]:
@@ -92,6 +93,7 @@ def finish(process: subprocess.Popen[str]) -> dict[str, Any]:
     """The answer of a sweep that nobody disturbs."""
     out, err = process.communicate(timeout=900)
     assert process.returncode == 0, err
+    assert out.startswith("{"), f"one JSON document and nothing else, not {out[:500]!r}"
     answer: dict[str, Any] = json.loads(out)
     return {name: value for name, value in answer.items() if name != "trained_now"}
 

@@ -428,9 +428,21 @@ def test_a_member_that_never_fits_is_recorded_and_stops_no_other(monkeypatch: py
     assert {k: Outcome.of(f) for k, f in finished.items()} == expected
 
 
-@pytest.mark.parametrize("error", [torch.OutOfMemoryError, MemoryError])
+def no_room(error: type[Exception]) -> None:
+    raise error("no room")
+
+
+@pytest.mark.parametrize(
+    "fail",
+    [
+        lambda: no_room(torch.OutOfMemoryError),
+        lambda: no_room(MemoryError),
+        lambda: torch.empty(1 << 60, dtype=torch.uint8),  # what a CPU has to say, by itself
+    ],
+    ids=["gpu", "python", "cpu"],
+)
 def test_memory_that_runs_out_on_the_way_repeats_nothing_that_finished(
-    error: type[Exception], monkeypatch: pytest.MonkeyPatch
+    fail: Callable[[], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Some members are exact early; when memory runs out later, only those that are left start again."""
     recipe = recipes.gradient(steps=300)
@@ -445,7 +457,7 @@ def test_memory_that_runs_out_on_the_way_repeats_nothing_that_finished(
 
     def failing(self: ChannelBucket, params: Params, batch: Any, **kwargs: Any) -> Any:
         if next(calls) == steps[0] + 3:
-            raise error("no room")
+            fail()
         return whole(self, params, batch, **kwargs)
 
     monkeypatch.setattr(ChannelBucket, "value_and_grad", failing)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,11 +13,13 @@ from tests.papers.made import answered
 
 from keyspan.files.arrays import read_array
 from keyspan.files.contents import Contents
+from keyspan.lab.fleet import sail
 from keyspan.papers import claims, mahdavi, mahdavi_ranks
 from keyspan.papers.figures import TIERS, Figure
 from keyspan.papers.mahdavi import FIG2, Case, Cases, Line, Sweep, figures, paper
 from keyspan.papers.mahdavi_checks import CHECKS
 from keyspan.papers.mahdavi_measured import Heads, Lines
+from keyspan.papers.mahdavi_pairs import PUBLISHED
 from keyspan.papers.mahdavi_ranks import Plan, after_attention, image_tokens
 from keyspan.papers.mahdavi_statistics import INTERVALS, OFFICIAL, STATISTICS, r2_through_origin
 from keyspan.papers.reproduce import plan
@@ -198,3 +201,39 @@ def test_tiers_differ_in_size_alone() -> None:
     kinds = {tier: [(x.axis, x.contexts, x.task) for x in figures()["fig2"].tiers[tier].lines] for tier in TIERS}
     assert set(map(tuple, kinds.values())) == {FIG2}
     assert isinstance(figures()["fig2"].tiers["short"], Sweep) and isinstance(figures()["fig2"].tiers["short"].lines[0], Line)
+
+
+# ------------------------------------------------------------------------------------------------ what was measured
+
+
+def kept(name: str) -> list[dict[str, str]]:
+    with (Path(__file__).resolve().parents[2] / "benchmarks" / "labels" / f"{name}.csv").open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_parity_is_measured_again() -> None:
+    """One seed of the twenty: two seconds of training. The table in benchmarks/ says how far seeds lie apart."""
+    (question,) = paper().questions(figures()["parity"], "short", 0)
+    run = next(iter(question.runs(question.arms[0], 500)))
+    (finished,) = sail([run])
+    row, scores = kept("parity")[0], finished.verdict.scores
+    assert int(row["seeds"]) == 20 and finished.facts["steps"] == 1001
+    for name in ("accuracy", "loss"):
+        low, high = float(row[f"{name}_low"]), float(row[f"{name}_high"])
+        deviation = (high - low) / 2 / 2.093 * 20**0.5  # Student's interval of the mean of twenty
+        assert abs(scores[name] - float(row[name])) < 4 * deviation, name
+        assert abs(OFFICIAL[name] - float(row[name])) < 3 * deviation, "the official run is one more seed"
+
+
+def test_the_documents_say_what_was_measured() -> None:
+    text = " ".join((Path(__file__).resolve().parents[2] / "docs" / "labels.md").read_text("utf-8").split())
+    row = kept("parity")[0]
+    for name in ("accuracy", "loss"):
+        mean, low, high = (float(row[key]) for key in (name, f"{name}_low", f"{name}_high"))
+        assert f"{mean:.3f} [{low:.3f}, {high:.3f}]" in text
+    usual = {int(row["usual"]) for row in kept("ranks") if row["data"] == "images"}
+    assert f"every set of up to {min(usual)} to {max(usual)} queries" in text
+    for row in kept("pairs"):
+        seen, low, high = (float(row[key]) for key in ("accuracy_seen", "seen_low", "seen_high"))
+        assert f"| {row['heads']} | {float(row['published']):.3f} | {seen:.3f} [{low:.3f}, {high:.3f}] |" in text
+        assert abs(seen - PUBLISHED[int(row["heads"])]) < 0.03

@@ -128,6 +128,27 @@ def test_where_everything_fails_everywhere_every_member_is_told_of() -> None:
         assert set(statuses(pool, [member(i) for i in range(9)]).values()) == {"crashed"}
 
 
+def test_nobody_waits_for_a_worker_that_never_comes() -> None:
+    """A cluster shrinks: one worker's place is lost for good, and a member that failed elsewhere must not wait for it."""
+
+    class Shrunk(Scripted):
+        def _start(self, slot: int) -> Worker:
+            worker = super()._start(slot)
+            worker.ready = self.started.count(slot) < 2 or slot == 0
+            return worker
+
+    failed: list[int] = []
+
+    def once(slot: int, run: Run) -> Fault | None:
+        first = slot == 1 or (slot == 0 and run.replicate == 0 and 0 not in failed)
+        failed.append(run.replicate)
+        return DEAD if first else None
+
+    pool = Shrunk(once)
+    assert statuses(pool, [member(i) for i in range(4)]) == dict.fromkeys(range(4), "measured")
+    assert pool.started.count(1) == 2 and (0, 0) in pool.tried[1:], "who failed it once tried it again"
+
+
 def test_a_failure_now_and_then_retires_nobody() -> None:
     bad = {3, 8, 13, 18, 23, 28, 33}
     pool = Scripted(lambda slot, run: DEAD if run.replicate in bad else None, jobs=2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -95,11 +96,14 @@ def _forget(chosen: Sweep) -> None:
 
 
 def _carry_out(chosen: Sweep, stop: bool, **lab: Any) -> Swept:
+    """Carry it out. Ray prints what befalls its nodes; on stdout there is to be the answer and nothing else."""
+    from contextlib import redirect_stdout
+
     from keyspan.cli import asking
     from keyspan.cli.progress import Bars
     from keyspan.runners.sweeps import carry_out
 
-    with Bars() as bars:
+    with redirect_stdout(sys.stderr), Bars() as bars:
         return carry_out(chosen, asking.lab(watcher=bars, **lab), stop_on_failure=stop, heard=_counter())
 
 

@@ -32,6 +32,7 @@ CREWS = {"cpu": 1, "cuda": 4}  # at sea at the same time
 AHEAD = 96  # members that are made ready before there is a place for them
 REFILL = 0.25  # of a crew's places that must be free before others take them: every change of crew costs a new graph
 _OUT_OF_MEMORY = (torch.OutOfMemoryError, MemoryError)
+_NO_ROOM = ("can't allocate memory", "not enough memory")  # PyTorch's words for it on a CPU: Linux's, Windows's
 
 
 @contextmanager
@@ -185,7 +186,8 @@ class _Fleet:
                 key = max(free, key=lambda k: k.phase)  # shards are in order of their cost already
             taken = self._take(key, self._places(self.groups[key]))
             try:
-                self.crews[key] = Crew(self._members(taken), key.phase, self.device, self.control, self._stream())
+                with _allocating():
+                    self.crews[key] = Crew(self._members(taken), key.phase, self.device, self.control, self._stream())
             except _OUT_OF_MEMORY:
                 yield from self._shrink(taken, len(taken), key)
                 if self.crews:
@@ -205,7 +207,8 @@ class _Fleet:
         crew = self.crews[key]
         memory = True
         try:
-            _watch(crew, lambda free: self._refill(key, free))
+            with _allocating():
+                _watch(crew, lambda free: self._refill(key, free))
         except _OUT_OF_MEMORY:
             memory = False
         for run, saved in crew.promoted:
@@ -237,6 +240,17 @@ class _Fleet:
         group = self.groups[key]
         group.waiting.extendleft(_Waiter(w.run, w.saved) for w in reversed(taken))
         group.most = max(1, places // 2)
+
+
+@contextmanager
+def _allocating() -> Iterator[None]:
+    """What PyTorch says where a CPU has no memory left is a `RuntimeError` like any other; here it is a `MemoryError`."""
+    try:
+        yield
+    except RuntimeError as error:
+        if any(words in str(error) for words in _NO_ROOM):
+            raise MemoryError(str(error)) from error
+        raise
 
 
 def _compile(run: Run, device: torch.device) -> None:

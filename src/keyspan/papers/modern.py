@@ -129,7 +129,7 @@ SHORT = (  # what two cores measure: of low precision in training the coarsest, 
 SMOKE = ("plain", "GQA, 2 a key head", "MQA", "MLA, latent of 2 d_key", "QK-norm", "rotary", "keys int4 after training")
 PLANS = {
     "smoke": Plan(cells=((32, 16, 1),), most=2, seeds=2, positions=8, only=SMOKE),
-    "short": Plan(cells=((64, 16, 1),), least=2, most=8, seeds=5, positions=64, only=SHORT),
+    "short": Plan(cells=((64, 16, 1),), least=4, most=4, seeds=5, positions=64, only=SHORT),
     "paper": Plan(cells=((512, 64, 1), (1024, 128, 1), (256, 64, 4)), most=32, seeds=10, positions=256),
 }
 

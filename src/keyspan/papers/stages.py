@@ -52,9 +52,9 @@ GRIDS = {
         Grid((2048, 128), (1, 2, 4, 8, 16, 32), (64, 96, 128, 192, 256), 10),
     ),
 }
-SMALLER = {  # of whole steps that cost more: with values and in a block
-    "values": (GRIDS["short"][0], Grid((512, 64), (1, 4), (32,), 3)),
-    "block": (Grid((128, 32), (1, 2, 4), (8, 16, 32), 3), Grid((512, 64), (1, 4), (32,), 3)),
+SMALLER = {  # of whole steps that cost more, with values and in a block: the small cell alone
+    "values": GRIDS["short"][:1],
+    "block": (Grid((128, 32), (1, 2, 4), (8, 16, 32), 3),),
 }
 VALUES = {"smoke": (8,), "short": (8, 16, 64), "paper": (8, 16, 64, 128)}  # D_V beside d, at one D_K of the first cell
 AT = {"smoke": 8, "short": 32, "paper": 32}  # that D_K

@@ -67,10 +67,11 @@ def _path(question: Question) -> list[Run]:
             return runs
         for run in step.runs:
             runs.append(run)
-            verdicts[run.run_id] = _predicted(run, question)
+            verdicts[run.run_id] = predicted(run, question)
 
 
-def _predicted(run: Run, question: Question) -> Verdict:
+def predicted(run: Run, question: Question) -> Verdict:
+    """What the law expects of a member, as far as a question asks for it."""
     score = 0.0
     relations, budget = getattr(run.problem, "relations", run.problem), getattr(run.instrument, "key_budget", None)
     if isinstance(relations, Relations | TypedRelations) and budget is not None:

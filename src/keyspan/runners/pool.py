@@ -182,9 +182,13 @@ class Pool(ABC, Generic[W]):
         return any(self._failed[run_id] for run_id in members)
 
     def _may(self, slot: int, shard: Iterable[Run]) -> bool:
-        """Whether a worker of this place may have a shard: one that it has not failed, unless all have."""
-        refused = [self._refused.get(run.run_id, ()) for run in shard] if self._refused else []
-        return all(slot not in by or set(self._slots) <= set(by) for by in refused)
+        """Whether a worker of this place may have a shard: one that it has not failed, unless all that are there have.
+
+        A worker that waits for a machine is not there: a cluster that has shrunk may never have one for it.
+        """
+        refused = [by for run in shard if (by := self._refused.get(run.run_id))] if self._refused else []
+        there = set(self._slots) - {worker.slot for worker in self._workers if not worker.ready} if refused else set()
+        return all(slot not in by or there <= by for by in refused)
 
     def _next(self, worker: W) -> dict[str, Run] | None:
         """The first shard that waits and that this worker may have."""

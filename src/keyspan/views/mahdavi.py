@@ -334,6 +334,7 @@ def draw_ranks(info: Independence, axes: list[Axes]) -> None:
         ax.axvline(mine[0].context, color=COLOURS[1], label=f"n = {mine[0].context}", **THEORY)
         ax.axvline(mine[0].d_model, color=COLOURS[2], label=f"d = {mine[0].d_model}", **THEORY)
         ax.set_title(kind, fontsize=8)
+        ax.set_ylim(-0.03, 1.05)
         ax.set_xlabel("queries in a set")
         ax.legend(fontsize=6, frameon=False)
     axes[0].set_ylabel("share of sets that are independent")

@@ -35,9 +35,9 @@ class PairsKnown(Data):
         """The data of the figure, for the CSV beside it."""
         out = []
         for x in self.found.lines:
-            mean, low, high = student(list(x.accuracies)) if x.accuracies else (None, None, None)
+            mean, low, high = _share(x.accuracies)
             told = {"heads": x.heads, "seeds": len(x.accuracies), "accuracy": mean, "low": low, "high": high}
-            mean, low, high = student(list(x.seen)) if x.seen else (None, None, None)
+            mean, low, high = _share(x.seen)
             told |= {"accuracy_seen": mean, "seen_low": low, "seen_high": high}
             out.append(told | {"published": x.published, "bound": x.bound})
         return out
@@ -86,6 +86,14 @@ def draw_pairs(info: PairsKnown, axes: list[Axes]) -> None:
     ax.legend(fontsize=7, frameon=False)
 
 
+def _share(values: Sequence[float]) -> tuple[float | None, float | None, float | None]:
+    """Mean of shares, with Student's interval, which cannot leave [0, 1]."""
+    if not values:
+        return None, None, None
+    mean, low, high = student(list(values))
+    return mean, None if low is None else max(0.0, low), None if high is None else min(1.0, high)
+
+
 def _interval(values: Sequence[float]) -> str:
-    mean, low, high = student(list(values)) if values else (None, None, None)
+    mean, low, high = _share(values)
     return _plain(mean) if low is None or high is None else f"{_plain(mean)} [{low:.3f}, {high:.3f}]"

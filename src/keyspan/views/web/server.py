@@ -93,6 +93,7 @@ def _listening(port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((HOST, port))
+        listener.listen(128)  # who has the address may knock at once, and is answered as soon as the server is up
     except OSError as error:
         listener.close()
         raise BadInput(f"`--port` must be free, but got {port} ({error.strerror}). Leave it out for one that is.") from None
