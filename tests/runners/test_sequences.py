@@ -157,6 +157,18 @@ def test_cells_are_recovered_from_records_and_fitted(tmp_path: Path, monkeypatch
     assert cheapest[0]["heads"] == 4 and cheapest[0]["capacity"] >= 200
 
 
+def test_design_finds_the_cheapest_decoder_too(tmp_path: Path) -> None:
+    cells = [f"{h},{n},{b},{b * b // n}\n" for h in (1, 2) for n in (4, 8) for b in (8, 16)]
+    (tmp_path / "cells.csv").write_text("heads,length,d_model,capacity\n" + "".join(cells))
+    assert "--length" in ask("design", "--recite", "40").err
+    assert "--items" in ask("design", "--recite", "40", "--length", "8", "--items", "4").err
+    empty = ("--store", f"sqlite:///{tmp_path}/none.db")
+    refusal = ask("design", "--recite", "40", "--length", "8", *empty)
+    assert refusal.code == 2 and "harma:capacity" in refusal.err  # nothing measured, so nothing is promised
+    found = told("predict", "ecm", "--capacity", "40", "--length", "8", "--from", tmp_path / "cells.csv")["cheapest"]
+    assert found and found[0]["capacity"] >= 40
+
+
 def test_a_sweep_asks_as_the_command_does() -> None:
     fields = {"heads": 2, "length": 16, "d_model": 8, "regime": "budgeted"}
     asked = questions_of(Point("sequences", fields, "grid 1"), Context(Contents(None), Path()))

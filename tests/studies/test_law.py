@@ -208,6 +208,16 @@ def test_small_cells_are_fitted_to_and_large_ones_are_held_to() -> None:
         law_fit.table(made(1.0, (64,)), OWNED)
 
 
+def test_what_was_measured_is_a_line_for_every_cell() -> None:
+    rows = [*made(1.0, (64,))[:2], made(1.0, (128,))[0] | {"width": "", "key_budget": ""}]
+    rows = [{"width": "7.04"} | row for row in rows]
+    lines = law_fit.thresholds(rows).splitlines()
+    assert len(lines) == 2 + len({(r["items"], r["d_model"]) for r in rows}) and "(7.0)" in lines[2]
+    assert lines[-1].startswith("| 128, ") and lines[-1].endswith(", none (none) |")
+    other = law_fit.thresholds([rows[0] | {"graph": "functional", "embeddings": "sparse 8"}, *rows], plain=False)
+    assert len(other.splitlines()) == 3 and "functional, 64 | sparse 8 | owned" in other
+
+
 def test_the_fit_as_a_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "law.csv"
     rows = made(1.05)
@@ -216,6 +226,7 @@ def test_the_fit_as_a_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         writer.writeheader()
         writer.writerows(rows)
     assert law_fit.main([str(path)]) == 0 and "| width, excess |" in capsys.readouterr().out
+    assert law_fit.main([str(path), "--largest", "128", "--least", "8"]) == 0 and "at most 128 items" in capsys.readouterr().out
     assert law_fit.main([str(tmp_path / "none.csv")]) == 2
     assert law_fit.main([str(path), "--recipe", "solver"]) == 2
 

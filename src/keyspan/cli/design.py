@@ -38,9 +38,10 @@ def design(
     d_key: int | None = typer.Option(None, help="Width of a head, with --examples (default: the context's length)."),
     contexts: str = typer.Option("random", help="random|fixed|perm, with --examples."),
     sequences: float | None = typer.Option(None, help="C sequences, instead of items: a decoder that recites them."),
-    length: int | None = typer.Option(None, help="N, tokens of a sequence, with --sequences."),
+    length: int | None = typer.Option(None, help="N, tokens of a sequence, with --sequences or --recite."),
     vocab: int = typer.Option(64, help="Tokens there are, with --sequences."),
     prompt: int = typer.Option(2, help="Tokens that are given, with --sequences."),
+    recite: float | None = typer.Option(None, help="Instead: the cheapest decoders that recite so many sequences."),
     law: Path | None = typer.Option(None, help="A law of `keyspan fit design` (default: the store's, else keyspan's own)."),
 ) -> int:
     """How many heads and what d_key a layer needs to hold a graph: what is likely, what is certain, what is necessary."""
@@ -61,6 +62,11 @@ def design(
 
         require(length is not None, "`--length` with `--sequences`", None, "Say how many tokens a sequence has.")
         return recited(sequences, length or 0, vocab, prompt, max_parameters)
+    if recite is not None or length is not None:
+        require(recite is not None and length is not None, "`--recite` with `--length`", "one of them", "Give both.")
+        require(items is None and d_model is None, "`--recite` without `--items`, `--d-model`", "both", "Ask for one thing.")
+        assert recite is not None and length is not None
+        return _recital(recite, length, max_parameters)
     fix = "Say how many items, in how many dimensions."
     require(items is not None, "`--items` is given", None, fix)
     require(d_model is not None, "`--d-model` is given", None, fix)
@@ -75,6 +81,19 @@ def design(
     )
     assert items is not None and d_model is not None
     return _relations(items, d_model, edges, graph, degree, embeddings, target, limits, _law(law))
+
+
+def _recital(sequences: float, length: int, most: int | None) -> int:
+    """Decoders for so many sequences, as `predict ecm --capacity` finds them."""
+    from keyspan.cli import predict, show
+    from keyspan.runners.sequence_fits import predict_sequences
+
+    data = predict_sequences(capacity=sequences, length=length, budget=most, store=current.store).to_dict()
+    if current.json:
+        show.print_json(data)
+    else:
+        predict.show_prediction(data, sequences)
+    return 0
 
 
 def _law(path: Path | None) -> DesignLaw | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -55,7 +56,15 @@ def ecm(
     data = result.to_dict()
     if current.json:
         show.print_json(data)
-        return 0
+    else:
+        show_prediction(data, capacity)
+    return 0
+
+
+def show_prediction(data: dict[str, Any], capacity: float | None) -> None:
+    """A prediction for readers. capacity: that was wanted, if one was"""
+    from keyspan.cli import show
+
     out = show.console()
     if data["capacity"]:
         out.print(f"capacity    {show.interval(data['capacity'], 1)} sequences, {data['parameters']} parameters")
@@ -71,4 +80,3 @@ def ecm(
     out.print(f"fit         {data['fit_id']} from {data['source']}")
     if data["outside"]:
         out.print(f"outside     the cells of the fit have no such {', '.join(data['outside'])}: take it with care")
-    return 0

@@ -163,6 +163,8 @@ class Book:
             if tier not in figure.tiers:
                 continue
             asked = paper.questions(figure, tier, self.seed)
+            if not asked:  # what asks nothing of a store is computed by `reproduce`: that may take long
+                continue
             outcomes = self.recall.outcomes(asked)
             if outcomes is not None:
                 return paper.measured(figure, tier, asked, outcomes)

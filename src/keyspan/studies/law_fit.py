@@ -2,15 +2,16 @@
 
     python -m keyspan.studies.law_fit benchmarks/law.csv
 
-Every form predicts D_K of a cell at a number of heads. Its constants are fitted to cells of at most 256 items, by least squares
-between logarithms of the prediction and of the middle of the interval (largest that fails, smallest that holds]. Errors are
-distances from the prediction to that interval, over its nearer end, on the cells that are larger.
+Every form predicts D_K of a cell at a number of heads. Its constants are fitted to cells of at most 256 items whose interval
+(largest that fails, smallest that holds] is narrow, by least squares between logarithms of the prediction and of its middle.
+Errors are distances from the prediction to that interval, over its nearer end, on the cells that are larger.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import itertools
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +26,8 @@ from keyspan.theory.gardner import gardner_load
 from keyspan.theory.width import width_budget
 
 LARGEST_FITTED = 256  # items of the cells that constants are fitted to
+OWNED = "solver-fixed"
+NARROW = 1.25  # a cell is fitted to if its ends lie no further apart: a step of d_k from 1 to 2 says little
 LEAST_BUDGET = 40  # of the cells that a form is held to: below it one step of d_k is too coarse
 
 
@@ -174,21 +177,21 @@ def cells_of(rows: Sequence[Mapping[str, str]], recipe: str, *, plain: bool = Tr
     return [
         Held(*(int(row[name]) for name in numbers))
         for row in rows
-        if row["recipe"] == recipe
-        and row["key_budget"]
-        and (not plain or (row["graph"], row["embeddings"]) == ("permutation", "gaussian"))
+        if row["recipe"] == recipe and row["key_budget"] and (not plain or is_plain(row))
     ]
 
 
-def split(cells: Sequence[Held]) -> tuple[list[Held], list[Held]]:
-    """Those that constants are fitted to, and those that forms are held to."""
-    small = [c for c in cells if c.items <= LARGEST_FITTED and c.fails > 0]
-    return small, [c for c in cells if c.items > LARGEST_FITTED and c.holds >= LEAST_BUDGET]
+def split(cells: Sequence[Held], largest: int = LARGEST_FITTED, least: int = LEAST_BUDGET) -> tuple[list[Held], list[Held]]:
+    """Those that constants are fitted to, and those that forms are held to. largest: items    least: budget"""
+    small = [c for c in cells if c.items <= largest and c.holds <= NARROW * c.fails]
+    return small, [c for c in cells if c.items > largest and c.holds >= least]
 
 
-def table(rows: Sequence[Mapping[str, str]], recipe: str) -> list[Fitted]:
+def table(
+    rows: Sequence[Mapping[str, str]], recipe: str, largest: int = LARGEST_FITTED, least: int = LEAST_BUDGET
+) -> list[Fitted]:
     """Every form, fitted and judged."""
-    small, large = split(cells_of(rows, recipe))
+    small, large = split(cells_of(rows, recipe), largest, least)
     if not small or not large:
         raise BadInput(f"The table must have small and large cells of `{recipe}`, but got {len(small)} and {len(large)}.")
     return [judge(form, small, large) for form in FORMS]
@@ -201,19 +204,58 @@ def markdown(found: Sequence[Fitted]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
+def is_plain(row: Mapping[str, str]) -> bool:
+    """Whether it is a permutation of gaussian rows."""
+    return (row["graph"], row["embeddings"]) == ("permutation", "gaussian")
+
+
+def thresholds(rows: Sequence[Mapping[str, str]], *, plain: bool = True) -> str:
+    """What was measured, as docs/law.md has it: a line for every cell, in it every number of heads.
+
+    plain: permutations of gaussian rows; or everything else
+    """
+    chosen = sorted((r for r in rows if is_plain(r) is plain), key=lambda r: (*_cell(r), int(r["heads"])))
+    first = ["items, d"] if plain else ["items, d", "graph, edges", "vectors"]
+    head = [*first, "edges", "heads: largest that fails, smallest that holds (width)"]
+    lines = [head, ["---"] * len(head)]
+    for (items, d_model, graph, edges, vectors, recipe), group in itertools.groupby(chosen, _cell):
+        names = [f"{items}, {d_model}"] if plain else [f"{items}, {d_model}", f"{graph}, {edges}", vectors]
+        lines.append([*names, "owned" if recipe == OWNED else "chosen", "; ".join(_interval(r) for r in group)])
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _cell(row: Mapping[str, str]) -> tuple[int, int, str, int, str, str]:
+    sizes = (int(row[name]) for name in ("items", "d_model", "edges"))
+    items, d_model, edges = sizes
+    return items, d_model, row["graph"], edges, row["embeddings"], row["recipe"]
+
+
+def _interval(row: Mapping[str, str]) -> str:
+    width = f"{float(row['width']):.1f}" if row["width"] else "none"
+    return f"**{row['heads']}**: {row['fails']}, {row['key_budget'] or 'none'} ({width})"
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of `python -m keyspan.studies.law_fit`."""
     parser = argparse.ArgumentParser(prog="python -m keyspan.studies.law_fit", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("table", type=Path, help="what `python -m keyspan.studies.law --out` wrote")
-    parser.add_argument("--recipe", default="solver-fixed", help="solver-fixed|solver")
+    parser.add_argument("--recipe", default=OWNED, help="solver-fixed|solver")
+    parser.add_argument("--largest", type=int, default=LARGEST_FITTED, help="items of the cells that constants are fitted to")
+    parser.add_argument("--least", type=int, default=LEAST_BUDGET, help="budget of the cells that forms are held to")
+    parser.add_argument("--thresholds", action="store_true", help="print what was measured instead")
+    parser.add_argument("--others", action="store_true", help="with --thresholds: other graphs and vectors")
     args = parser.parse_args(argv)
     try:
         with args.table.open(encoding="utf-8", newline="") as file:
-            found = table(list(csv.DictReader(file)), args.recipe)
+            rows = list(csv.DictReader(file))
+        if args.thresholds:
+            print(thresholds(rows, plain=not args.others))
+            return 0
+        found = table(rows, args.recipe, args.largest, args.least)
     except (KeyspanError, OSError) as error:
         print(f"keyspan: {error}", file=sys.stderr)
         return 2
-    print(f"fitted to {found[0].fitted_to} cells of at most {LARGEST_FITTED} items, held to {found[0].of + found[0].undefined}")
+    print(f"fitted to {found[0].fitted_to} cells of at most {args.largest} items, held to {found[0].of + found[0].undefined}")
     print(markdown(found))
     return 0
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Table = Sequence[Mapping[str, str]]
+CLOSE = 0.75  # the largest that fails over the smallest that holds, of the points on the right
 
 
 @dataclass(frozen=True)
@@ -62,8 +63,8 @@ class LawFigure:
         return (
             f"Smallest exact key budget against the width of the heads, {len(self.owned)} points whose edges have owners and "
             f"{len(self.chosen)} whose heads choose, as bars from the largest that fails to the smallest that holds. "
-            f"{inside} bars of the former contain the prediction, most others begin just above it; "
-            "heads that choose need less where there are several."
+            f"{inside} bars of the former contain the prediction, the others begin above it, farther where many heads have few "
+            "dimensions each."
         )
 
     def rows(self) -> list[dict[str, Any]]:
@@ -97,7 +98,7 @@ def draw_law(info: LawFigure, axes: list[Axes]) -> None:
     """Left: thresholds against the prediction. Right: what rho they mean, against the rank of the heads."""
     budget, rho = axes
     groups = (("edges have owners", info.owned), ("heads choose", info.chosen))
-    for k, (name, points) in enumerate(groups):
+    for k, (name, points) in enumerate(g for g in groups if g[1]):
         style: dict[str, Any] = {"color": COLOURS[k], "linewidth": 1.1, "alpha": 0.85}
         for t in points:
             budget.plot([t.width, t.width], [max(t.fails, 0.8), t.holds], **style)
@@ -110,7 +111,7 @@ def draw_law(info: LawFigure, axes: list[Axes]) -> None:
     budget.set_ylabel("$D_K$: largest that fails to smallest that holds")
     budget.legend(fontsize=7, frameon=False)
     for t in info.owned:
-        if t.holds >= 8:  # below that a step of d_k is too coarse to tell
+        if t.holds >= 8 and t.fails >= CLOSE * t.holds:  # else a step of d_k is too coarse to tell
             rho.plot([t.ranks[1]] * 2, t.rhos, color=COLOURS[0], linewidth=1.1, alpha=0.85)
             rho.plot([t.ranks[1]], [t.rhos[1]], MARKERS[0], ms=2.5, color=COLOURS[0])
     ranks = [k / 200 for k in range(1, 201)]

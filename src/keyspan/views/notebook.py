@@ -169,7 +169,7 @@ def _swept(result: Any, data: Mapping[str, Any]) -> Shown:
 
 def _fit(result: Any, data: Mapping[str, Any]) -> Shown:
     facts: dict[str, Any] = {name: _interval(value) for name, value in data["parameters"].items()}
-    facts |= {"R²": data.get("r2"), "error": data["mape"], "held out": data["mape_held_out"]}
+    facts |= {"R²": data.get("r2"), "error": data.get("mape"), "held out": data.get("mape_held_out")}
     names = ("formula", "mape", "mape_held_out", "r2", "aic")
     rows = [{name: model.get(name) for name in names} for model in (data, *data["rivals"])]
     return Shown(f"{data.get('formula', data['model'])}, {len(data['cells'])} cells", facts, rows)
