@@ -57,7 +57,7 @@ def audited(folder: Path) -> Displayed:
 
 
 MADE: dict[str, tuple[Callable[[Path], Displayed], str, int, list[str]]] = {
-    "Design": (designed, "128 edges on 128 items in 16 dimensions", 1, ["40 [31, 82]", "bits_per_parameter"]),
+    "Design": (designed, "128 edges on 128 items in 16 dimensions", 1, ["bits_per_parameter", "explicit weights, certain 128"]),
     "RelationsResult": (measured, "permutation on 32 items, d_model 16, recipe gradient", 1, ["D_K*", "lower bound"]),
     "CalibrateResult": (calibrated, "Calibration in 4 dimensions", 1, ["covered", "separator", "Cover, exact"]),
     "ConstructResult": (built, "Exact on all pairs", 1, ["margin", "lowest edge", "score less the threshold"]),
