@@ -226,7 +226,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     f"{CELL} --weights {{}}/rows.txt": ("--weights", "rows.txt", "folder"),
     f"{CELL} --hand-out {{}}": ("--hand-out", "folder", "Name a file"),
     f"{CELL} --hand-out {{}}/rows.txt/q.jsonl": ("disk", "rows.txt", "Check the path"),
-    "runs export {}/all.parquet": (".jsonl, .csv", "all.parquet", "ending"),
+    "runs export {}/all.xlsx": (".jsonl, .csv", "all.xlsx", "ending"),
     "runs export {}": (".jsonl, .csv", "ending"),
     "runs import {}/rows.txt": (".jsonl", "rows.txt"),
     "runs import {}/none": ("*.jsonl", "none"),
@@ -357,7 +357,7 @@ def test_python_m_keyspan_is_the_same_command() -> None:
 
 def test_an_empty_command_line_names_the_verbs(folder: Path) -> None:
     for argv in ([], ["measure"], ["runs"], ["fit"], ["--json"], ["--json", "runs"], ["--quiet", "measure"], ["--dry-run"]):
-        known = {"measure": "relations", "runs": "list|show|export|records|import|merge|remove", "fit": "law"}
+        known = {"measure": "relations", "runs": "list|show|export|log|records|import|merge|remove", "fit": "law"}
         verbs = known.get((argv or [""])[-1], "design|construct|certify|audit")
         check_line(ask(*argv), ("A verb must follow", verbs, "but got none", "--help"))
     assert "Usage: keyspan" in ask("--json", "--help").out  # help that was asked for is no error

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from keyspan.decoders import Decoder, parameters
 from keyspan.evidence.bits import bits_table
 from keyspan.evidence.record import Record, make_record
 from keyspan.lab import recipes
@@ -14,6 +15,7 @@ from keyspan.problems import graphs
 from keyspan.problems.contexts import Labels
 from keyspan.problems.dichotomies import Dichotomies
 from keyspan.problems.relations import Relations
+from keyspan.problems.sequences import Sequences
 from keyspan.specs import Channel, Layer, LinearUnit, Run
 from keyspan.theory import bits
 from keyspan.verdict import Status, Verdict
@@ -115,3 +117,21 @@ def test_labels_of_a_layer() -> None:
     assert row.bound == 32 and "labels" in row.cell
     assert bits_table([labels(s, 1.0, "values") for s in range(3)]) == []
     assert bits_table([labels(s, 1.0, embed=False) for s in range(3)]) == []
+
+
+def test_sequences_of_a_decoder() -> None:
+    """What is stored is what the judge says (entropy less negative log-likelihood), over all that is trained."""
+    decoder = Decoder(heads=2, d_model=8)
+
+    def recital(seed: int, stored: float, library: int = 20) -> Record:
+        problem = Sequences(length=6, vocabulary=16, library=library)
+        rule = recipes.DEFAULT_STOPPING
+        run = Run(problem=problem, instrument=decoder, recipe=recipes.gradient(), stopping=rule, replicate=seed)
+        scores = dict.fromkeys(Sequences.scores, 0.0) | {"stored_bits": stored}
+        return make_record(run, Verdict(status=Status.MEASURED, exact=False, scores=scores))
+
+    (row,) = bits_table([recital(s, 200.0 + s) for s in range(3)] + [recital(s, 50.0, 30) for s in range(3)])
+    assert (row.problem, row.level, row.seeds) == ("sequences", "20 sequences", 3)
+    assert row.parameters == parameters(decoder, 16, 6) and row.per_parameter == pytest.approx(201 / row.parameters)
+    assert row.bound == 32 and "2 heads, d_model 8, 1 layer" in row.cell
+    assert bits_table([recital(s, -5.0) for s in range(3)]) == []

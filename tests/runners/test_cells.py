@@ -191,5 +191,5 @@ def test_sources_that_cannot_be_read(name: str, text: str | None, mentions: str,
 
 def test_an_empty_store_is_refused(tmp_path: Path) -> None:
     refused(lambda: fit(store=f"sqlite:///{tmp_path}/none.db"), "at least 2 cells")
-    refused(lambda: fit("ecm"), "law")
+    refused(lambda: fit("gdp"), "law|ecm")
     refused(lambda: fit(target=0.0), "--target")

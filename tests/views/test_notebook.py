@@ -16,9 +16,11 @@ from tests.views.test_report import Page
 
 import keyspan
 from keyspan.display import Displayed
+from keyspan.runners.sequence_fits import predict_sequences
 from keyspan.runners.sweeps import Swept
 from keyspan.views.notebook import SHOWN, html
 
+DECODERS = Path(__file__).parents[1] / "data" / "decoders.csv"
 CELLS = "items,d_model,key_budget\n128,32,24\n128,16,72\n512,64,48\n256,32,56\n"
 
 
@@ -56,14 +58,19 @@ def audited(folder: Path) -> Displayed:
     return keyspan.audit(folder / "model")
 
 
+def predicted(folder: Path) -> Displayed:
+    return predict_sequences(length=16, heads=2, d_model=32, source=DECODERS)
+
+
 MADE: dict[str, tuple[Callable[[Path], Displayed], str, int, list[str]]] = {
-    "Design": (designed, "128 edges on 128 items in 16 dimensions", 1, ["40 [31, 82]", "bits_per_parameter"]),
+    "Design": (designed, "128 edges on 128 items in 16 dimensions", 1, ["bits_per_parameter", "explicit weights, certain 128"]),
     "RelationsResult": (measured, "permutation on 32 items, d_model 16, recipe gradient", 1, ["D_K*", "lower bound"]),
     "CalibrateResult": (calibrated, "Calibration in 4 dimensions", 1, ["covered", "separator", "Cover, exact"]),
     "ConstructResult": (built, "Exact on all pairs", 1, ["margin", "lowest edge", "score less the threshold"]),
     "FitResult": (fitted, "4 cells", 0, ["held out"]),
     "Reproduced": (reproduced, "adler:fig1 at tier smoke", 1, ["adler-threshold-sharp"]),
     "Ledger": (kept, "claims", 0, ["harma-held-out", "unmeasured"]),
+    "Prediction": (predicted, "A capacity predicted", 0, ["fitted to", "saturated"]),
     "Audit": (audited, "Audit of ", 1, ["used_fraction"]),
 }
 

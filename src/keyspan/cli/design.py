@@ -32,14 +32,36 @@ def design(
     cache_bytes: int | None = typer.Option(None, help="Of one item's keys, at most."),
     key_bytes: int = typer.Option(2, help="Bytes of one cached number."),
     gqa_group: int = typer.Option(1, help="Query heads that read one key head."),
+    examples: int | None = typer.Option(None, help="T labelled examples, instead of items: a layer that memorises them."),
+    context: int | None = typer.Option(None, help="n, tokens of a context, with --examples."),
+    classes: int = typer.Option(100, help="Labels there are, with --examples."),
+    d_key: int | None = typer.Option(None, help="Width of a head, with --examples (default: the context's length)."),
+    contexts: str = typer.Option("random", help="random|fixed|perm, with --examples."),
+    sequences: float | None = typer.Option(None, help="C sequences, instead of items: a decoder that recites them."),
+    length: int | None = typer.Option(None, help="N, tokens of a sequence, with --sequences or --recite."),
+    vocab: int = typer.Option(64, help="Tokens there are, with --sequences."),
+    prompt: int = typer.Option(2, help="Tokens that are given, with --sequences."),
     recite: float | None = typer.Option(None, help="Instead: the cheapest decoders that recite so many sequences."),
-    length: int | None = typer.Option(None, help="Tokens of a sequence, with --recite."),
     law: Path | None = typer.Option(None, help="A law of `keyspan fit design` (default: the store's, else keyspan's own)."),
 ) -> int:
     """How many heads and what d_key a layer needs to hold a graph: what is likely, what is certain, what is necessary."""
     from keyspan.advice.choosing import Limits
     from keyspan.errors import require
 
+    asked = [name for name, n in (("items", items), ("examples", examples), ("sequences", sequences)) if n is not None]
+    require(len(asked) <= 1, "only one of `--items`, `--examples`, `--sequences`", ", ".join(asked), "Ask one by one.")
+    if examples is not None:
+        from keyspan.cli.design_others import labels
+
+        require(context is not None, "`--context` with `--examples`", None, "Say how many tokens a context has.")
+        require(d_model is not None, "`--d-model` with `--examples`", None, "Say how wide tokens are.")
+        given = {"examples": examples, "context": context, "d_model": d_model, "classes": classes}
+        return labels(given | {"d_key": d_key, "contexts": contexts})
+    if sequences is not None:
+        from keyspan.cli.design_others import sequences as recited
+
+        require(length is not None, "`--length` with `--sequences`", None, "Say how many tokens a sequence has.")
+        return recited(sequences, length or 0, vocab, prompt, max_parameters)
     if recite is not None or length is not None:
         require(recite is not None and length is not None, "`--recite` with `--length`", "one of them", "Give both.")
         require(items is None and d_model is None, "`--recite` without `--items`, `--d-model`", "both", "Ask for one thing.")

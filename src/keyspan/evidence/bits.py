@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any
 
+from keyspan.decoders import Decoder, parameters
 from keyspan.evidence.intervals import student
 from keyspan.evidence.record import Record
 from keyspan.problems import graphs
@@ -119,14 +120,30 @@ def read_labels(run: Mapping[str, Any], scores: Scores) -> Held | None:
         return None
     examples, classes, d = int(problem["examples"]), int(problem["classes"]), int(problem["d_model"])
     heads, d_key, d_value = int(layer["heads"]), int(layer["d_key"]), int(layer["d_value"])
-    parameters = d * (d + 1) + 2 * heads * d * (d_key + d_value) + (d + 1) * classes
+    size = d * (d + 1) + 2 * heads * d * (d_key + d_value) + (d + 1) * classes
     stored = bits.label_bits(examples, classes, scores["accuracy"])
     kind = f"{problem['contexts']} contexts of {problem['context']}, d_model {d}, {heads} x d_head {d_key}"
     bound = bits.weight_bits(str(run["arithmetic"]))
-    return Held(f"labels, {kind}", (examples,), f"{examples} examples", stored, parameters, bound, "bits of a weight")
+    return Held(f"labels, {kind}", (examples,), f"{examples} examples", stored, size, bound, "bits of a weight")
 
 
-READERS: dict[str, Reader] = {"relations": read_relations, "dichotomies": read_dichotomies, "labels": read_labels}
+def read_sequences(run: Mapping[str, Any], scores: Scores) -> Held | None:
+    """Sequences recited by a decoder: the library's entropy less its negative log-likelihood, over all that is trained."""
+    problem, decoder = run["problem"], Decoder.from_json(run["instrument"])
+    library, length, vocabulary = int(problem["library"]), int(problem["length"]), int(problem["vocabulary"])
+    shape = f"{decoder.heads} heads, d_model {decoder.d_model}, {decoder.layers} layer{'s' * (decoder.layers != 1)}"
+    size = parameters(decoder, vocabulary, length)
+    bound, source = bits.weight_bits(str(run["arithmetic"])), "bits of a weight"
+    name = f"sequences of {length} out of {vocabulary}, {shape}"
+    return Held(name, (library,), f"{library} sequences", max(0.0, scores["stored_bits"]), size, bound, source)
+
+
+READERS: dict[str, Reader] = {
+    "relations": read_relations,
+    "dichotomies": read_dichotomies,
+    "labels": read_labels,
+    "sequences": read_sequences,
+}
 
 
 # -------------------------------------------------------------------------------------------------------------- table

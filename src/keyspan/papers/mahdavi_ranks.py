@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -207,12 +209,13 @@ def image_tokens(stream: Stream, count: int) -> Float:
 
 @cache
 def _photograph() -> Float:
-    """Pixels in [-1, 1]. returns: (rows, columns, 3)"""
-    from matplotlib.cbook import get_sample_data
-    from matplotlib.image import imread
+    """Pixels in [-1, 1]. Pillow reads it, as it does for matplotlib, which takes long to import. returns: (rows, columns, 3)"""
+    from PIL import Image
 
-    path = str(get_sample_data(PHOTOGRAPH, asfileobj=False))
-    return np.asarray(imread(path), dtype=np.float64)[..., :3] / 127.5 - 1.0
+    found = find_spec("matplotlib")
+    assert found is not None and found.origin is not None
+    with Image.open(Path(found.origin).parent / "mpl-data" / "sample_data" / PHOTOGRAPH) as picture:
+        return np.asarray(picture.convert("RGB"), dtype=np.float64) / 127.5 - 1.0
 
 
 def uniform_tokens(stream: Stream, count: int) -> Float:

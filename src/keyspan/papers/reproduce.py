@@ -10,7 +10,7 @@ import keyspan
 from keyspan.display import Displayed
 from keyspan.errors import BadInput, shown
 from keyspan.papers import adler, claims, harma_measured, mahdavi, modern
-from keyspan.papers.figures import Figure, Found, Paper, choose, names
+from keyspan.papers.figures import Figure, Found, Paper, choose
 from keyspan.runners.driver import Outcome
 from keyspan.runners.given import Rows
 from keyspan.specs import Question, canonical
@@ -42,8 +42,8 @@ def plan(name: str, tier: str, seed: int = 0, rows: Rows | None = None) -> Plan:
     """
     wanted = name.partition(":")[0] if isinstance(name, str) else ""
     if wanted not in PAPERS:
-        known = ", ".join(name for p in PAPERS for name in names(p, PAPERS[p]().figures))
-        raise BadInput(f"What to reproduce must be one of {known}, but got {shown(name)}. Choose one.")
+        known = f"one of {', '.join(PAPERS)}, or a figure such as adler:fig1 or adler:map"
+        raise BadInput(f"What to reproduce must be {known}, but got {shown(name)}. `keyspan reproduce adler:` lists adler's.")
     paper = PAPERS[wanted]()
     chosen = choose(paper.name, paper.figures, name, tier)
     if rows is not None:

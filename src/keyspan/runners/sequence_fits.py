@@ -38,7 +38,7 @@ from keyspan.theory import ecm
 from keyspan.theory.ecm import Choice
 from keyspan.verdict import Verdict
 
-SHIPPED = "ecm_fit.json"  # beside evidence/fits_ecm.py: made by `keyspan fit ecm --from benchmarks/ecm.csv --ship`
+SHIPPED = "ecm_fit.json"  # beside evidence/fits_ecm.py: the text that `ship` makes, once a grid is measured in full
 LeftOut = tuple[str, str]
 
 

@@ -85,7 +85,7 @@ def _panel(curves: Curves) -> ThresholdCurves:
         capacity=None,  # these budgets are a fixed grid, so there is no D_K* with an interval
         low=None,
         high=None,
-        title=f"m = {curves.items}, d = {curves.d_model}  (m/d = {curves.items / curves.d_model:g})",
+        title=f"m = {curves.items}, d = {curves.d_model}\n(m/d = {curves.items / curves.d_model:g})",
         threshold="own",
         construction=trivial_budget(curves.items),
     )

@@ -49,11 +49,11 @@ def _legend(axes: Axes) -> None:
 
 
 def draw_curves(info: adler.CurvePanels | stages.StageCurves, axes: list[Axes]) -> None:
-    """fig1: a panel for every cell, one legend, that of the panel with the most lines."""
-    entries: list[tuple[list[Any], list[Any]]] = [([], [])]
+    """fig1: a panel for every cell, one legend of all lines: first those of theory, then by their number of heads."""
+    entries: dict[str, Any] = {}
     for k, (panel, ax) in enumerate(zip(info.panels, axes, strict=True)):
         draw_threshold_curves(panel, ax)
-        entries.append(ax.get_legend_handles_labels())
+        entries |= {label: handle for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)}
         legend = ax.get_legend()
         if legend is not None:
             legend.remove()
@@ -63,7 +63,9 @@ def draw_curves(info: adler.CurvePanels | stages.StageCurves, axes: list[Axes]) 
         if first is not None:
             ax.axvline(first, color="grey", linewidth=0.8, zorder=0)
             ax.annotate(f"{first}", (first, -0.02), xytext=(-2, 0), textcoords="offset points", ha="right", fontsize=7)
-    axes[-1].legend(*max(entries, key=lambda entry: len(entry[1])), **RIGHT)
+    heads = {label: int(label.split()[0]) if label.split()[0].isdigit() else 0 for label in entries}
+    labels = sorted(entries, key=lambda label: heads[label])
+    axes[-1].legend([entries[label] for label in labels], labels, **RIGHT)
 
 
 def draw_head_counts(info: adler.HeadCounts, axes: list[Axes]) -> None:

@@ -209,6 +209,15 @@ def _audit(result: Any, data: Mapping[str, Any]) -> Shown:
     return Shown(f"Audit of {data['folder']}", facts, rows, [_svg(info, draw_map, size_of(info))])
 
 
+def _prediction(result: Any, data: Mapping[str, Any]) -> Shown:
+    facts = {"law": data["model"], "regime": data["regime"], "parameters": data["parameters"], "fitted to": data["source"]}
+    if data["capacity"] is not None:
+        facts["capacity"] = _interval(data["capacity"])
+    return Shown(
+        "A capacity predicted" if data["capacity"] is not None else "The cheapest that will do", facts, data["cheapest"]
+    )
+
+
 SHOWN: dict[str, Callable[[Any, Mapping[str, Any]], Shown]] = {
     "RelationsResult": _relations,
     "Design": _design,
@@ -219,6 +228,7 @@ SHOWN: dict[str, Callable[[Any, Mapping[str, Any]], Shown]] = {
     "SequencesResult": _sequences,
     "FitResult": _fit,
     "EcmResult": _fit,
+    "Prediction": _prediction,
     "Swept": _swept,
     "Reproduced": _reproduced,
     "Ledger": _ledger,
