@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from keyspan.errors import BadInput
@@ -281,6 +281,7 @@ def test_a_climb_begins_with_one_arm_and_asks_its_neighbours_whether_they_hold_a
     assert answer.crossing.low == 24  # an arm that was left alone does not widen it
 
 
+@settings(max_examples=40)
 @given(
     best=st.integers(0, 5),
     first=st.integers(0, 5),

@@ -23,7 +23,7 @@ from keyspan.problems.graphs import Graph
 from keyspan.problems.in_context import InContext
 from keyspan.problems.placed import Placed
 from keyspan.problems.relations import Relations
-from keyspan.problems.shown import Batches, Contexts
+from keyspan.problems.shown import Batches, Contexts, Ride
 from keyspan.problems.typed import TypedChannel, TypedRelations
 from keyspan.specs import Arm, Channel, Layer, LinearUnit, Question, Run, Spec, Stopping, canonical, decode, digest
 
@@ -106,6 +106,7 @@ EXAMPLES: list[tuple[Spec, dict[str, Any]]] = [
             "starts": 2,
             "near": 0.5,
             "beyond": (1.5,),
+            "goal": "peak",
         },
     ),
     (Relations(items=7, d_model=5), {"items": 11, "d_model": 13, "graph": Graph(loops=False), "embeddings": embeddings.sign()}),
@@ -119,6 +120,10 @@ EXAMPLES: list[tuple[Spec, dict[str, Any]]] = [
     (Embeddings(name="clustered", clusters=2, correlation=0.5), {"clusters": 3, "correlation": 0.25}),
     (Embeddings(name="file", content=SHA), {"content": OTHER}),
     (Contexts(items=5), {"items": 7}),
+    (
+        Ride(start=3, steps=40, hold=20, settle=30),
+        {"start": 5, "steps": 50, "hold": 10, "settle": 35, "growth": 0.5, "theta": 0.5, "shed": 0.5, "floor": 0.5},
+    ),
     (Batches(count=2), {"count": 3, "replay": True}),
     (
         TypedRelations(items=7, d_model=5, types=2),
@@ -128,7 +133,7 @@ EXAMPLES: list[tuple[Spec, dict[str, Any]]] = [
     (
         Adam(steps=5, peak=0.5),
         {"steps": 7, "peak": 0.25, "warmup": 0.5, "beta1": 0.5, "beta2": 0.5, "epsilon": 1e-4}
-        | {"start": 10.0, "end": 0.5, "rise": "linear", "fall": "linear", "epochs": 3},
+        | {"start": 10.0, "end": 0.5, "rise": "linear", "fall": "linear", "epochs": 3, "tail": 0.5, "decay": 0.5},
     ),
     (
         Muon(steps=5, peak=0.5),
