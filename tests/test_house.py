@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -255,7 +256,9 @@ def test_constraints_pin_the_environment() -> None:
     assert pinned["torch"] == "2.13.0"
     if Path(sys.prefix).resolve() != ROOT / ".venv":
         return  # another environment than make's: its versions are its own affair
-    installed = {normalized(d.metadata["Name"]): d.version.partition("+")[0] for d in importlib.metadata.distributions()}
+    here = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]  # Ray, once imported, shows what it carries along
+    found = importlib.metadata.distributions(path=list(dict.fromkeys(here)))
+    installed = {normalized(d.metadata["Name"]): d.version.partition("+")[0] for d in found}
     unpinned = {
         name: version for name, version in installed.items() if not NOT_PINNED.fullmatch(name) and pinned.get(name) != version
     }
