@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from keyspan.evidence.cells import Cell, cell_of
-from keyspan.papers.figures import Figure
+from keyspan.papers.figures import AsPlanned, Figure
 from keyspan.papers.sweeps import Size
 from keyspan.problems.typed import AnyRelations
 from keyspan.runners.driver import Outcome
@@ -97,7 +97,7 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Compared:
+class Compared(AsPlanned):
     """A figure at a tier, measured (a `papers.figures.Found`).
 
     lines: one for every variant whose D_K* was looked for    curves: one for every other; both in their order
@@ -121,11 +121,6 @@ class Compared:
     def cells_asked(self) -> tuple[tuple[str, Size], ...]:
         """The label and the size of every variant."""
         return tuple(dict.fromkeys((v.label, v.size) for v in self.comparison.variants))
-
-    @property
-    def left_out(self) -> tuple[Mapping[str, Any], ...]:
-        """Nothing."""
-        return ()
 
     @property
     def sizes(self) -> list[Size]:

@@ -56,6 +56,23 @@ class Found(Protocol):
     def trained(self) -> frozenset[str]: ...
 
 
+class AsPlanned:
+    """What most of them share: as many seeds as their tier's plan says, and no cell left out."""
+
+    figure: Figure
+    tier: str
+
+    @property
+    def seeds(self) -> int:
+        """Instances a point."""
+        return int(self.figure.tiers[self.tier].seeds)
+
+    @property
+    def left_out(self) -> Sequence[Mapping[str, Any]]:
+        """Nothing."""
+        return ()
+
+
 Statistic = Callable[[Any], float | None]
 Interval = Callable[[Any], tuple[float, float] | None]
 Check = Callable[[], float]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyspan.lab.crossing import Crossing, Table, load_draws
-from keyspan.papers.figures import Figure
+from keyspan.papers.figures import AsPlanned, Figure
 from keyspan.problems import NoContents
 from keyspan.problems.contexts import Labels
 from keyspan.runners.driver import Outcome
@@ -83,7 +83,7 @@ def _draws_of_yield(point: Point) -> Float:
 
 
 @dataclass(frozen=True, eq=False)
-class Lines:
+class Lines(AsPlanned):
     """A figure of lines at a tier, measured (a `papers.figures.Found`)."""
 
     figure: Figure
@@ -91,11 +91,6 @@ class Lines:
     lines: tuple[MeasuredLine, ...]
     run_ids: frozenset[str]
     trained: frozenset[str]
-
-    @property
-    def seeds(self) -> int:
-        """Instances a point."""
-        return int(self.figure.tiers[self.tier].seeds)
 
     @property
     def cells_asked(self) -> tuple[Hashable, ...]:
@@ -106,11 +101,6 @@ class Lines:
     def failed_cells(self) -> frozenset[Any]:
         """Layers with a member that has no number."""
         return frozenset(_cell(x.line, p) for x in self.lines for p in x.points if p.failed)
-
-    @property
-    def left_out(self) -> tuple[Mapping[str, Any], ...]:
-        """Nothing."""
-        return ()
 
     def line(self, axis: str, contexts: str | None = None) -> MeasuredLine | None:
         """The line over an axis."""
@@ -188,7 +178,7 @@ class Built:
 
 
 @dataclass(frozen=True, eq=False)
-class Heads:
+class Heads(AsPlanned):
     """A figure of layers whose heads were looked at (a `papers.figures.Found`)."""
 
     figure: Figure
@@ -199,11 +189,6 @@ class Heads:
     trained: frozenset[str]
 
     @property
-    def seeds(self) -> int:
-        """Instances a layer."""
-        return int(self.figure.tiers[self.tier].seeds)
-
-    @property
     def cells_asked(self) -> tuple[Hashable, ...]:
         """The layers."""
         return tuple((x.case.heads, x.case.examples) for x in self.cases)
@@ -212,11 +197,6 @@ class Heads:
     def failed_cells(self) -> frozenset[Any]:
         """Those with a member that has no number."""
         return frozenset((x.case.heads, x.case.examples) for x in self.cases if x.failed)
-
-    @property
-    def left_out(self) -> tuple[Mapping[str, Any], ...]:
-        """Nothing."""
-        return ()
 
 
 def cases(figure: Figure, tier: str, asked: Sequence[Question], outcomes: Sequence[Outcome]) -> Heads:

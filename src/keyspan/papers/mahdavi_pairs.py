@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from keyspan.evidence.intervals import student
-from keyspan.papers.figures import Figure, Interval, Statistic
+from keyspan.papers.figures import AsPlanned, Figure, Interval, Statistic
 from keyspan.problems.pairs import PairLayer
 from keyspan.runners.driver import Outcome
 from keyspan.runners.pairs import pairs_question
@@ -71,7 +71,7 @@ class Known:
 
 
 @dataclass(frozen=True, eq=False)
-class Associations:
+class Associations(AsPlanned):
     """The figure at a tier, measured (a `papers.figures.Found`)."""
 
     figure: Figure
@@ -79,11 +79,6 @@ class Associations:
     lines: tuple[Known, ...]
     run_ids: frozenset[str]
     trained: frozenset[str]
-
-    @property
-    def seeds(self) -> int:
-        """Instances a point."""
-        return int(self.figure.tiers[self.tier].seeds)
 
     @property
     def cells_asked(self) -> tuple[Hashable, ...]:
@@ -94,11 +89,6 @@ class Associations:
     def failed_cells(self) -> frozenset[Any]:
         """Those with a member that has no number."""
         return frozenset(x.heads for x in self.lines if x.failed)
-
-    @property
-    def left_out(self) -> tuple[Mapping[str, Any], ...]:
-        """Nothing."""
-        return ()
 
 
 def measured(figure: Figure, tier: str, asked: Sequence[Question], outcomes: Sequence[Outcome]) -> Associations:

@@ -12,7 +12,7 @@ paper has it.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.util import find_spec
@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyspan.errors import require
-from keyspan.papers.figures import Figure
+from keyspan.papers.figures import AsPlanned, Figure
 from keyspan.problems.ranks import all_independent, context_ranks, default_tolerance, independent_fraction, kruskal_rank
 from keyspan.runners.given import Rows
 from keyspan.seeds import Stream
@@ -81,17 +81,12 @@ class Found1:
 
 
 @dataclass(frozen=True)
-class Ranks:
+class Ranks(AsPlanned):
     """Figure 1, computed (a `papers.figures.Found`)."""
 
     figure: Figure
     tier: str
     found: tuple[Found1, ...]
-
-    @property
-    def seeds(self) -> int:
-        """Random layers."""
-        return int(self.figure.tiers[self.tier].seeds)
 
     @property
     def cells_asked(self) -> tuple[Hashable, ...]:
@@ -102,11 +97,6 @@ class Ranks:
     def failed_cells(self) -> frozenset[Any]:
         """None: nothing is trained."""
         return frozenset()
-
-    @property
-    def left_out(self) -> tuple[Mapping[str, Any], ...]:
-        """Nothing."""
-        return ()
 
     @property
     def run_ids(self) -> frozenset[str]:

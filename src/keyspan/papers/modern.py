@@ -16,7 +16,7 @@ from typing import Any
 
 from keyspan.attention.shapes import Heads
 from keyspan.lab.crossing import Crossing
-from keyspan.papers.figures import TIERS, Figure, Interval, Paper, Statistic
+from keyspan.papers.figures import TIERS, AsPlanned, Figure, Interval, Paper, Statistic
 from keyspan.problems import graphs
 from keyspan.problems.placed import Placed
 from keyspan.problems.relations import Relations
@@ -215,7 +215,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Table:
+class Table(AsPlanned):
     """The figure at a tier, measured (a `papers.figures.Found`)."""
 
     figure: Figure
@@ -244,11 +244,6 @@ class Table:
     def failed_cells(self) -> frozenset[Any]:
         """Lines with a member that has no number."""
         return frozenset(asked for asked, line in zip(self.cells_asked, self.lines, strict=True) if line.failed)
-
-    @property
-    def left_out(self) -> tuple[Mapping[str, Any], ...]:
-        """Nothing."""
-        return ()
 
     def line(self, name: str, size: Size) -> Line | None:
         """The line of a kind in a cell."""

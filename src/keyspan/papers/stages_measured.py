@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from keyspan.papers import adler_intervals, adler_statistics
-from keyspan.papers.figures import Figure, Interval, Statistic
+from keyspan.papers.figures import AsPlanned, Figure, Interval, Statistic
 from keyspan.papers.measured import Curves, Point
 from keyspan.papers.stages import Panel, Stage
 from keyspan.runners.driver import Outcome
@@ -55,7 +55,7 @@ class PanelFound:
 
 
 @dataclass(frozen=True)
-class StageFound:
+class StageFound(AsPlanned):
     """A figure at a tier, measured (a `papers.figures.Found`). curves: of the panels that decide its claims"""
 
     figure: Figure
@@ -79,11 +79,6 @@ class StageFound:
     def failed_cells(self) -> frozenset[Any]:
         """Panels with a member that has no number."""
         return frozenset(cell for cell, found in zip(self.cells_asked, self.panels, strict=True) if found.failed)
-
-    @property
-    def left_out(self) -> tuple[Mapping[str, Any], ...]:
-        """Nothing."""
-        return ()
 
 
 def measured(figure: Figure, tier: str, asked: Sequence[Question], outcomes: Sequence[Outcome]) -> StageFound:

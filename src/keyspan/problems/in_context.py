@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from keyspan.errors import require
 from keyspan.problems import Batch, ContentSource
-from keyspan.problems.relations import RelationInstance, Relations
+from keyspan.problems.relations import OnGraph, RelationInstance, Relations
 from keyspan.seeds import Stream
 from keyspan.specs import Spec
 
@@ -88,32 +88,12 @@ class Contexts(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class InContextInstance:
+class InContextInstance(OnGraph):
     """A graph on item vectors, and the contexts in which it is recalled. problem_id: what they are drawn from"""
 
     problem_id: str
     length: int
     relations: RelationInstance
-
-    @property
-    def load(self) -> int:
-        """m', the number of edges."""
-        return self.relations.load
-
-    @property
-    def bits(self) -> float:
-        """Entropy of the graph's family."""
-        return self.relations.bits
-
-    @property
-    def best(self) -> float:
-        """Highest F1 that any layer can reach."""
-        return self.relations.best
-
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 of the edges and the rows; contexts follow from the problem's id."""
-        return self.relations.digest
 
     @cached_property
     def targets(self) -> Int:

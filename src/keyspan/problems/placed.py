@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 
 from keyspan.errors import require
 from keyspan.problems import Batch, ContentSource
-from keyspan.problems.relations import RelationInstance, Relations
+from keyspan.problems.relations import OnGraph, RelationInstance, Relations
 from keyspan.seeds import Stream
 from keyspan.specs import Spec
 
@@ -56,32 +55,12 @@ class Placed(Spec, family="placed-relations", version=1):
 
 
 @dataclass(frozen=True, eq=False)
-class PlacedInstance:
+class PlacedInstance(OnGraph):
     """A graph on item vectors, and where its items may stand. problem_id: what positions are drawn from"""
 
     problem_id: str
     positions: int
     relations: RelationInstance
-
-    @property
-    def load(self) -> int:
-        """m', the number of edges to recover."""
-        return self.relations.load
-
-    @property
-    def bits(self) -> float:
-        """Entropy of the graph's family."""
-        return self.relations.bits
-
-    @property
-    def best(self) -> float:
-        """Highest F1 that scores which do not depend on positions can reach."""
-        return self.relations.best
-
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 of the edges and the rows; positions follow from the problem's id."""
-        return self.relations.digest
 
     def placed_at(self, step: int) -> NDArray[np.int64]:
         """Where every item stands at a step of training. returns: (items,)"""

@@ -114,3 +114,29 @@ class RelationInstance:
     def digest(self) -> str:
         """SHA-256 of the edges and the rows."""
         return digest_of(self.edges, self.embeddings)
+
+
+class OnGraph:
+    """What an instance that wraps a graph says of it; whatever else it draws follows from the problem's id."""
+
+    relations: RelationInstance
+
+    @property
+    def load(self) -> int:
+        """m', the number of edges to recover."""
+        return self.relations.load
+
+    @property
+    def bits(self) -> float:
+        """Entropy of the graph's family."""
+        return self.relations.bits
+
+    @property
+    def best(self) -> float:
+        """Highest F1 that scores of pairs can reach, which do not depend on what else is drawn."""
+        return self.relations.best
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the edges and the rows."""
+        return self.relations.digest
